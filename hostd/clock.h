@@ -1,0 +1,17 @@
+/*
+ * Every clock of the daemon, so that tests can move them.
+ *
+ * wall: Unix milliseconds, for records.  mono: milliseconds that never go
+ * back, for time-outs.  A test build of the daemon reads the offset to add to
+ * both from the file named by HUTCH_TEST_CLOCK (signed milliseconds, text).
+ */
+#ifndef HUTCHD_CLOCK_H
+#define HUTCHD_CLOCK_H
+
+#include <stdint.h>
+
+int64_t clock_wall_ms(void);
+int64_t clock_mono_ms(void);
+int64_t clock_mono_us(void);
+
+#endif

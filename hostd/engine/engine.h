@@ -1,0 +1,135 @@
+/*
+ * The engine: sandboxes and commands, without HTTP and without JSON of ours.
+ *
+ * A surface decodes a request into the structs below, calls one function, and
+ * gets one callback on the loop's thread.  Records handed to a callback are
+ * borrowed for its duration.  Input, config and result are the user's JSON
+ * text, carried byte for byte.
+ *
+ * Life of a one-call run: admit -> store_run_begin (key, sandbox `starting`,
+ * command `queued`, durable) -> vm_create + vm_run -> bound: sandbox
+ * `running`, command `running` -> ended -> store_update with output, durable
+ * -> waiters answered -> vm_destroy, sandbox `destroying` -> gone: `destroyed`.
+ */
+#ifndef HUTCHD_ENGINE_H
+#define HUTCHD_ENGINE_H
+
+#include "../store/store.h"
+
+struct link;
+struct loop;
+struct engine;
+
+#define ENGINE_CODE_BYTES_MAX (64u << 10)
+#define ENGINE_JSON_BYTES_MAX (1u << 20) /* input; config */
+#define ENGINE_STDIN_BYTES_MAX (1u << 20)
+#define ENGINE_WAIT_MS_MAX 30000
+#define ENGINE_TIMEOUT_MS_DEFAULT 60000
+#define ENGINE_TIMEOUT_MS_MAX 3600000
+#define ENGINE_ENV_BYTES_MAX (128u << 10)
+#define ENGINE_ENV_NAMES_MAX 256
+
+struct engine_config {
+	uint32_t graph_places, environment_places; /* 5, 10 */
+	uint64_t ram_budget_bytes;  /* committed to VMs; 0 = 3/4 of the host */
+	uint64_t disk_reserve_bytes; /* free space never to be used */
+	const char *state_dir;
+	const char *node; /* 4 characters of [0-9a-z] in every id */
+};
+
+int engine_create(struct engine **ret, struct loop *loop, struct store *store,
+		  struct link *link, const struct engine_config *cfg,
+		  struct err *e);
+/* Ends all VMs; their commands are settled as lost before the store closes. */
+void engine_destroy(struct engine *e);
+
+/* Who calls: from the API key and the query. */
+struct caller {
+	const char *environment;
+	const char *graph;
+	enum plan plan;
+	bool is_enabled;
+};
+
+struct run_spec {
+	const char *key;	  /* Idempotency-Key, checked by the surface */
+	uint8_t request_hash[HASH_BYTES]; /* HMAC of the canonical request */
+	const char *template_name; /* NULL = lbb/python */
+	const void *code, *input, *config; /* input, config may be NULL */
+	size_t code_len, input_len, config_len;
+	struct limits limits; /* 0 = default (1, 1024, 4096) */
+	uint32_t timeout_ms;  /* 0 = default */
+	const char *const *env; /* "NAME=value", NULL terminated or NULL */
+	uint32_t wait_ms;
+};
+
+/* A pending answer; valid until its callback ran. */
+struct waiter;
+
+/* e NULL = sbx and cmd are set; output is in cmd->out. */
+typedef void (*engine_run_fn)(void *ctx, const struct err *e,
+			      const struct sandbox_rec *sbx,
+			      const struct command_rec *cmd);
+/*
+ * Start, or find by key, and wait up to wait_ms for the end.  The callback
+ * runs once, never before engine_run returned.  Refusals before a record
+ * exists (bad limits, places, capacity, plan) burn no key.
+ */
+int engine_run(struct engine *e, const struct caller *who,
+	       const struct run_spec *spec, engine_run_fn fn, void *ctx,
+	       struct waiter **ret_waiter);
+/* The client went away: no callback any more; the run goes on. */
+void engine_cancel_wait(struct engine *e, struct waiter *w);
+
+typedef void (*engine_sandbox_fn)(void *ctx, const struct err *e,
+				  const struct sandbox_rec *r);
+int engine_sandbox_get(struct engine *e, const struct caller *who,
+		       const char *id, engine_sandbox_fn fn, void *ctx);
+/* wait_ms > 0: until the command ended. */
+int engine_command_get(struct engine *e, const struct caller *who,
+		       const char *id, uint32_t wait_ms, engine_run_fn fn,
+		       void *ctx, struct waiter **ret_waiter);
+int engine_command_cancel(struct engine *e, const struct caller *who,
+			  const char *id, engine_run_fn fn, void *ctx);
+int engine_sandbox_delete(struct engine *e, const struct caller *who,
+			  const char *id, engine_sandbox_fn fn, void *ctx);
+
+typedef void (*engine_sandboxes_fn)(void *ctx, const struct err *e,
+				    const struct sandbox_rec *r, size_t n,
+				    bool has_more);
+typedef void (*engine_commands_fn)(void *ctx, const struct err *e,
+				   const struct command_rec *r, size_t n,
+				   bool has_more);
+int engine_sandbox_list(struct engine *e, const struct caller *who,
+			const struct store_page *p, engine_sandboxes_fn fn,
+			void *ctx);
+int engine_command_list(struct engine *e, const struct caller *who,
+			const struct store_page *p, engine_commands_fn fn,
+			void *ctx);
+
+/* Bytes [offset, offset+limit) of a stream as far as they are kept. */
+struct log_slice {
+	uint64_t offset;      /* of the first byte given (>= asked when the
+				 middle was dropped) */
+	const uint8_t *data;
+	size_t len;
+	uint64_t next_offset; /* ask from here next */
+	uint64_t total;
+	bool is_eof;	      /* the command ended and nothing follows */
+	bool is_truncated;    /* bytes between head and tail were dropped */
+};
+typedef void (*engine_log_fn)(void *ctx, const struct err *e,
+			      const struct log_slice *s);
+int engine_log_read(struct engine *e, const struct caller *who,
+		    const char *command, int stream, uint64_t offset,
+		    size_t limit, engine_log_fn fn, void *ctx);
+
+struct engine_stats {
+	uint64_t runs_started, runs_ended, runs_lost, vms_started;
+	uint32_t sandboxes_live, commands_live;
+	uint64_t ram_committed_bytes, ram_budget_bytes;
+	uint64_t disk_committed_bytes;
+};
+void engine_stats(const struct engine *e, struct engine_stats *ret);
+
+#endif

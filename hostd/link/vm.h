@@ -1,0 +1,91 @@
+/*
+ * One microVM as the engine sees it: start, run, kill, and what it says.
+ *
+ * vm.c owns the hutch-vmm process (pidfd), its control socket and the frames
+ * of the channel.  All functions and callbacks: loop thread.  Everything the
+ * guest says is checked here (sizes, order, unknown commands, first end wins)
+ * before a callback sees it.
+ */
+#ifndef HUTCHD_VM_H
+#define HUTCHD_VM_H
+
+#include "../store/record.h"
+#include "err.h"
+#include "guest_proto.h"
+
+struct loop;
+struct link; /* paths, templates, uids: one per daemon */
+struct vm;
+
+/* What to start from: a base template and a shape.  RAM classes and vCPU
+ * counts are rounded up to what snapshots exist for (template.h). */
+struct vm_spec {
+	char base[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
+	struct limits limits;			/* exact, of the sandbox */
+	char sandbox[ID_BYTES_MAX];		/* for logs and hostname */
+};
+
+struct vm_run {
+	const void *code, *input, *config; /* input, config: NULL = null */
+	size_t code_len, input_len, config_len;
+	uint32_t timeout_ms;
+	const char *const *env; /* "NAME=value", NULL terminated, may be NULL */
+};
+
+struct vm_exec {
+	const char *const *argv; /* NULL terminated */
+	const char *cwd;	 /* NULL = /workspace */
+	const void *stdin_data;
+	size_t stdin_len;
+	uint32_t timeout_ms;
+	const char *const *env;
+};
+
+struct vm_end {
+	enum gp_end how;
+	int code, signal;
+	const uint8_t *result; /* NULL = none; JSON syntax checked */
+	size_t result_len;
+	const char *error; /* printable, at most GP_TEXT_BYTES_MAX */
+	uint64_t stdout_bytes, stderr_bytes, user_us, sys_us, rss_bytes;
+};
+
+struct vm_ops {
+	/* Preparing a template for the first time: text for people. */
+	void (*progress)(void *ctx, const char *text);
+	/* The guest has its identity: user code may run from now on. */
+	void (*bound)(void *ctx);
+	void (*started)(void *ctx, uint64_t cmd);
+	/* stream 0 stdout, 1 stderr; bytes [offset, offset+len); total so far */
+	void (*output)(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+		       uint64_t total, const uint8_t *data, size_t len);
+	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);
+	/* Last callback, exactly once, also after vm_destroy: the process is
+	 * reaped and its files are gone. */
+	void (*gone)(void *ctx, enum end_reason why, const char *text);
+};
+
+/*
+ * Start one.  Returns at once; when the template's snapshot is not there yet
+ * it is made first (progress).  Commands may be given at once: they travel
+ * with BIND.  -1 with `e` filled when it cannot even begin (unknown base,
+ * no room on disk).
+ */
+int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
+	      const struct vm_ops *ops, void *ctx, struct err *e);
+/* cmd: numbers from 1, unique in this VM.  Copies what it needs. */
+int vm_run(struct vm *vm, uint64_t cmd, const struct vm_run *run);
+int vm_exec(struct vm *vm, uint64_t cmd, const struct vm_exec *exec);
+int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms);
+/* The end of `cmd` is durable: the guest may forget it. */
+void vm_ack(struct vm *vm, uint64_t cmd);
+/* SIGKILL; `gone` follows.  The VM must not be used after. */
+void vm_destroy(struct vm *vm);
+int vm_pid(const struct vm *vm); /* 0 while there is none */
+
+/* Bytes of RAM and disk this VM commits on the host (its class, not the
+ * limit asked for), for admission. */
+void vm_spec_cost(const struct vm_spec *spec, uint64_t *ret_ram_bytes,
+		  uint64_t *ret_disk_bytes);
+
+#endif

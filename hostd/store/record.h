@@ -1,0 +1,146 @@
+/*
+ * The records: what was asked and what came of it.
+ *
+ * Plain structs with owned strings; record.c encodes them as CBOR maps
+ * (api/records.cddl) and decodes them under limits.  Enums are stored by
+ * number: numbers never change.  Times are Unix milliseconds, 0 = not yet.
+ * Values of env and stdin are never in a record: names and sizes only.
+ */
+#ifndef HUTCHD_RECORD_H
+#define HUTCHD_RECORD_H
+
+#include "bytes.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ID_BYTES_MAX 40		 /* "sbx_" + 26, with room */
+#define GRAPH_NAME_BYTES_MAX 64
+#define TEMPLATE_NAME_BYTES_MAX 64
+#define REASON_BYTES_MAX 256
+#define IDEMPOTENCY_KEY_BYTES_MAX 255
+#define HASH_BYTES 32
+#define OUTPUT_HEAD_BYTES (48u << 10)
+#define OUTPUT_TAIL_BYTES (48u << 10)
+
+enum sandbox_status {
+	SBX_STARTING = 1,
+	SBX_RUNNING = 2,
+	SBX_STOPPING = 3,
+	SBX_STOPPED = 4,
+	SBX_DESTROYING = 5,
+	SBX_DESTROYED = 6, /* final */
+	SBX_FAILED = 7,	   /* final: could not start */
+	SBX_LOST = 8,	   /* final: the host lost it */
+};
+
+enum sandbox_kind { SBX_KIND_ONE_CALL = 1, SBX_KIND_HELD = 2 };
+
+enum command_status {
+	CMD_QUEUED = 1,
+	CMD_RUNNING = 2,
+	CMD_SUCCEEDED = 3, /* exit code 0 */
+	CMD_FAILED = 4,	   /* exit code not 0, signal, oom, bad result */
+	CMD_TIMED_OUT = 5,
+	CMD_CANCELLED = 6,
+	CMD_LOST = 7, /* outcome not known */
+};
+
+enum command_kind { CMD_KIND_RUN = 1, CMD_KIND_EXEC = 2 };
+
+/* Why a command is not `succeeded`, for people and clients. */
+enum end_reason {
+	END_NONE = 0,
+	END_EXIT_CODE = 1,
+	END_SIGNAL = 2,
+	END_TIMEOUT = 3,
+	END_CANCELLED = 4,
+	END_OOM = 5,
+	END_NOT_STARTED = 6,
+	END_RESULT_TOO_LARGE = 7,
+	END_RESULT_NOT_JSON = 8,
+	END_VM_LOST = 9,	/* the VM died under it */
+	END_DAEMON_RESTART = 10, /* hutchd was restarted */
+	END_HOST_REBOOT = 11,
+	END_GUEST_PROTOCOL = 12, /* the guest broke the protocol */
+	END_PREPARE_FAILED = 13,
+};
+
+struct limits {
+	uint32_t vcpus;
+	uint32_t memory_mib;
+	uint32_t disk_mib;
+};
+
+struct sandbox_rec {
+	char id[ID_BYTES_MAX];
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	enum sandbox_status status;
+	enum sandbox_kind kind;
+	char template_name[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
+	char template_id[ID_BYTES_MAX];	  /* sbt_..., "" for a base */
+	uint32_t template_version;	  /* 0 for a base */
+	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
+	uint8_t image_sha256[HASH_BYTES]; /* of the root image */
+	uint8_t kernel_sha256[HASH_BYTES];
+	struct limits limits;
+	uint32_t idle_seconds, expires_in_seconds;
+	int64_t created_ms, started_ms, stopped_ms, ended_ms, last_active_ms,
+		expires_ms;
+	enum end_reason reason;
+	char reason_text[REASON_BYTES_MAX];
+	char progress[REASON_BYTES_MAX]; /* while starting; not stored */
+	uint64_t incarnation;		 /* of the VM, grows with each start */
+	char host_boot_id[40];
+	char command[ID_BYTES_MAX]; /* one-call: its command */
+};
+
+struct output_rec {
+	uint64_t total;	   /* bytes the stream has had */
+	struct bytes head; /* first OUTPUT_HEAD_BYTES at most */
+	struct bytes tail; /* last bytes after the head, [tail_at, total) */
+	uint64_t tail_at;
+	bool is_expired; /* erased by retention */
+};
+
+struct command_rec {
+	char id[ID_BYTES_MAX];
+	char sandbox[ID_BYTES_MAX];
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	enum command_kind kind;
+	enum command_status status;
+	enum end_reason reason;
+	char reason_text[REASON_BYTES_MAX];
+	int32_t exit_code; /* -1 = none */
+	int32_t signal;	   /* 0 = none */
+	uint32_t timeout_ms;
+	int64_t created_ms, started_ms, ended_ms;
+	uint8_t code_sha256[HASH_BYTES], input_sha256[HASH_BYTES],
+		config_sha256[HASH_BYTES];
+	uint64_t code_bytes, input_bytes, config_bytes, stdin_bytes;
+	struct bytes env_names; /* NUL separated */
+	struct bytes argv;	/* EXEC: NUL separated */
+	bool has_result;
+	struct bytes result; /* JSON text as the guest gave it */
+	uint64_t user_us, sys_us, rss_bytes;
+	struct output_rec out[2]; /* 0 stdout, 1 stderr */
+};
+
+void command_rec_finish(struct command_rec *c);
+/* Deep copy; -ENOMEM. */
+int command_rec_copy(struct command_rec *dst, const struct command_rec *src);
+
+const char *sandbox_status_name(enum sandbox_status s);
+const char *command_status_name(enum command_status s);
+const char *end_reason_name(enum end_reason r);
+bool sandbox_status_is_final(enum sandbox_status s);
+bool command_status_is_final(enum command_status s);
+
+/* CBOR; 0 or -errno.  Output bytes are encoded apart (output_*). */
+int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out);
+int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len);
+int command_rec_encode(const struct command_rec *r, struct bytes *out);
+int command_rec_decode(struct command_rec *r, const void *cbor, size_t len);
+
+#endif

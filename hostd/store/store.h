@@ -1,0 +1,118 @@
+/*
+ * The store: SQLite in one thread, commits in groups.
+ *
+ * One connection, WAL, synchronous=FULL, locking_mode=EXCLUSIVE; a second
+ * daemon on the same folder is refused.  A request is a struct store_op on
+ * its owner's heap: `exec` runs on the store thread inside the group's
+ * transaction (in a savepoint of its own), `done` on the loop's thread after
+ * the COMMIT that made it durable.  When the commit fails, every op of the
+ * group gets rc < 0 and nothing of it is there.
+ *
+ * Nothing outside hostd/store touches SQL; ops are made by the typed
+ * functions below.  Every `fn` runs exactly once, on the loop's thread.
+ */
+#ifndef HUTCHD_STORE_H
+#define HUTCHD_STORE_H
+
+#include "err.h"
+#include "record.h"
+
+struct loop;
+struct store;
+
+int store_open(struct store **ret, struct loop *loop, const char *dir,
+	       struct err *e);
+void store_close(struct store *s); /* waits for the last commit */
+/* COMMITs and fsync-equivalents so far, for /metrics and bench. */
+uint64_t store_commits(const struct store *s);
+
+/* ---- keys of environments ------------------------------------------- */
+
+enum plan { PLAN_FREE = 1, PLAN_FULL = 2 };
+
+struct key_info {
+	char environment[ID_BYTES_MAX];
+	char name[64];
+	enum plan plan;
+	bool is_enabled; /* sandboxes enabled for the environment */
+	bool is_revoked;
+};
+
+typedef void (*store_rc_fn)(void *ctx, int rc);
+/* Key hashes are kept in memory by the auth cache; this fills it at start
+ * and after each change. */
+typedef void (*store_key_fn)(void *ctx, int rc, const struct key_info *k,
+			     const uint8_t hash[HASH_BYTES]);
+int store_key_add(struct store *s, const struct key_info *k,
+		  const uint8_t hash[HASH_BYTES], store_rc_fn fn, void *ctx);
+int store_key_revoke(struct store *s, const char *environment,
+		     const char *name, store_rc_fn fn, void *ctx);
+/* Once per key, then once with k == NULL. */
+int store_key_list(struct store *s, store_key_fn fn, void *ctx);
+
+/* ---- sandboxes and commands ----------------------------------------- */
+
+/*
+ * One transaction: idempotency key, sandbox and command.  When the key is
+ * there already nothing is written and *found tells which command it names
+ * and whether the request hash is the same.
+ */
+struct store_begin {
+	const char *environment, *graph, *operation, *key;
+	uint8_t request_hash[HASH_BYTES];
+};
+struct store_found {
+	bool is_found, is_same_request;
+	char sandbox[ID_BYTES_MAX], command[ID_BYTES_MAX];
+};
+typedef void (*store_begin_fn)(void *ctx, int rc, const struct store_found *f);
+/* Copies everything it needs before it returns. */
+int store_run_begin(struct store *s, const struct store_begin *b,
+		    const struct sandbox_rec *sbx,
+		    const struct command_rec *cmd, store_begin_fn fn,
+		    void *ctx);
+/* Write the present state of either (NULL = leave out) in one transaction;
+ * `with_output` also writes cmd->out. */
+int store_update(struct store *s, const struct sandbox_rec *sbx,
+		 const struct command_rec *cmd, bool with_output,
+		 store_rc_fn fn, void *ctx);
+
+typedef void (*store_sandbox_fn)(void *ctx, int rc, struct sandbox_rec *r);
+typedef void (*store_command_fn)(void *ctx, int rc, struct command_rec *r);
+/* -ENOENT when there is none in that graph.  The callee takes nothing. */
+int store_sandbox_get(struct store *s, const char *environment,
+		      const char *graph, const char *id, store_sandbox_fn fn,
+		      void *ctx);
+int store_command_get(struct store *s, const char *environment,
+		      const char *graph, const char *id, bool with_output,
+		      store_command_fn fn, void *ctx);
+
+/* Newest first; `cursor` = id of the last one of the page before or NULL;
+ * status 0 = any; sandbox NULL = any. */
+struct store_page {
+	const char *environment, *graph, *cursor, *sandbox, *template_name;
+	int status;
+	unsigned limit;
+};
+typedef void (*store_sandboxes_fn)(void *ctx, int rc, struct sandbox_rec *r,
+				   size_t n, bool has_more);
+typedef void (*store_commands_fn)(void *ctx, int rc, struct command_rec *r,
+				  size_t n, bool has_more);
+int store_sandbox_list(struct store *s, const struct store_page *p,
+		       store_sandboxes_fn fn, void *ctx);
+int store_command_list(struct store *s, const struct store_page *p,
+		       store_commands_fn fn, void *ctx);
+
+/*
+ * At start, before anything else runs: every sandbox and command that is not
+ * final ends `lost` with `reason` (END_DAEMON_RESTART or, where the record's
+ * host boot id differs from `boot_id`, END_HOST_REBOOT).  Synchronous.
+ */
+int store_recover(struct store *s, const char *boot_id, int64_t now_ms,
+		  unsigned *ret_n_lost, struct err *e);
+/* Erase what is past its time: output of one-call runs (7 days after the
+ * end), records (30 days).  Idempotency keys go with their record. */
+int store_retention(struct store *s, int64_t now_ms, store_rc_fn fn,
+		    void *ctx);
+
+#endif
