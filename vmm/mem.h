@@ -39,9 +39,19 @@ int mem_write(struct mem *m, gpa_t dst, const void *src, size_t len);
 /* Bulk data only; NULL if any byte is outside.  Never read fields by it. */
 void *mem_span(struct mem *m, gpa_t at, size_t len);
 
+/* Copies between a span and host memory.  The only loads and stores through
+ * a span's pointer; a build with MEM_TRACE reports each load (E2). */
+void mem_copy_in(void *dst, const void *span, size_t len);
+void mem_copy_out(void *span, const void *src, size_t len);
+
 /* Ring indexes: single aligned 16-bit accesses with the ordering virtqueues
  * need.  0 or -EFAULT (also when `at` is odd). */
 int mem_load16_acquire(const struct mem *m, gpa_t at, uint16_t *ret);
 int mem_store16_release(struct mem *m, gpa_t at, uint16_t v);
+
+#ifdef MEM_TRACE
+/* Test builds: called for each load of guest memory. */
+extern void (*mem_trace_load)(const void *host, size_t len);
+#endif
 
 #endif
