@@ -28,7 +28,14 @@ struct io_op {
 	void (*done)(struct io_op *op, int res); /* I/O thread; res as CQE */
 	int slot; /* registered file, by io_file_add */
 	bool is_pending;
+	/* io's own: */
+	bool is_data; /* touches guest memory: waited for at the end */
+	int res;
+	struct io_op *next;
 };
+
+#define IO_FILES_MAX 128 /* registered slots */
+#define IO_OPS_MAX 256	 /* operations pending at once */
 
 struct io_config {
 	bool use_ring;
@@ -60,8 +67,11 @@ int io_device_add(struct io *io, struct virtio_dev *d);
 void io_wake(struct io *io); /* any thread */
 /* Run `fn` on the I/O thread and wait for it (any other thread). */
 void io_call(struct io *io, void (*fn)(void *), void *arg);
-/* Until io_stop; the thread's main function. */
+/* Until io_stop; the thread's main function.  Before it returns every disk
+ * operation has completed, so guest memory may go away after it. */
 void io_run(struct io *io);
+/* One turn of io_run that does not wait (tests, fuzzing). */
+void io_step(struct io *io);
 void io_stop(struct io *io); /* any thread */
 
 /* io_uring_enter calls (or polls) made so far. */

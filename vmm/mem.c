@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MEM_ALIGN (2ull << 20)
+#define MEM_ALIGN	(2ull << 20)
 #define MEM_GUARD_BYTES (64ull << 10)
-#define MEM_PAGE_BYTES 4096ull
+#define MEM_PAGE_BYTES	4096ull
 
 #ifdef MEM_TRACE
 void (*mem_trace_load)(const void *host, size_t len);

@@ -66,6 +66,10 @@ void vq_push(struct vq *q, uint16_t head, uint32_t written);
 bool vq_needs_irq(struct vq *q);
 /* Are there avail entries?  Also sets avail_event for the next kick. */
 bool vq_has_work(struct vq *q);
+/* Undo the last vq_pop, nothing popped or pushed since. */
+void vq_unpop(struct vq *q, uint16_t head);
+/* Size, alignment and place of the rings: 0 or -EINVAL. */
+int vq_check(const struct vq *q);
 
 struct virtio_dev;
 
@@ -95,6 +99,9 @@ struct virtio_dev {
 	uint32_t cfg_gen;
 	uint32_t kicked; /* bit per queue, set by QueueNotify */
 	uint32_t rule_breaks;
+	uint32_t refused; /* bit per queue: QueueReady = 1 was refused */
+	bool is_resetting; /* ops->reset runs: registers do not answer */
+	bool is_held;	   /* queues are not served (paused) */
 	struct vq vq[VIRTIO_QUEUES_MAX];
 
 	/* Set by the VM: raise the interrupt line; wake the I/O thread; tell
@@ -105,6 +112,15 @@ struct virtio_dev {
 	void *ctx;
 	unsigned line;
 };
+
+/* For creators: offered = feature bits without VERSION_1 and EVENT_IDX, which
+ * every device of ours has. */
+void virtio_dev_init(struct virtio_dev *d, const struct virtio_dev_ops *ops,
+		     struct mem *mem, uint64_t offered);
+void virtio_dev_finish(struct virtio_dev *d);
+
+/* I/O thread: serve what was kicked; true = there is more at once. */
+bool virtio_dev_serve(struct virtio_dev *d);
 
 /* off < HUTCH_MMIO_SIZE; len 1..8; data has 8 bytes of room. */
 void virtio_mmio_read(struct virtio_dev *d, uint32_t off, void *data,
@@ -130,5 +146,21 @@ struct virtio_state {
 };
 void virtio_dev_save(const struct virtio_dev *d, struct virtio_state *s);
 int virtio_dev_load(struct virtio_dev *d, const struct virtio_state *s);
+
+/* Feature bits and status bits (spec 2.1, 6). */
+#define VIRTIO_F_INDIRECT_DESC (1ull << 28)
+#define VIRTIO_F_EVENT_IDX (1ull << 29)
+#define VIRTIO_F_VERSION_1 (1ull << 32)
+
+enum virtio_status {
+	VIRTIO_ACKNOWLEDGE = 1,
+	VIRTIO_DRIVER = 2,
+	VIRTIO_DRIVER_OK = 4,
+	VIRTIO_FEATURES_OK = 8,
+	VIRTIO_NEEDS_RESET = 64,
+	VIRTIO_FAILED = 128,
+};
+
+enum virtio_isr { VIRTIO_ISR_USED = 1, VIRTIO_ISR_CONFIG = 2 };
 
 #endif

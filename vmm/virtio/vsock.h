@@ -9,7 +9,10 @@
  *
  * The agent's connection (port GP_PORT_AGENT, first one) survives a snapshot:
  * its 4-tuple, credit counters and unsent bytes are in struct vsock_state, and
- * vsock_attach() joins it to a new descriptor.  All others get a reset.
+ * vsock_attach() joins it to a new descriptor.  All others get a reset: an RST
+ * packet each, because the transport reset event of the specification would
+ * make Linux drop the agent's connection too.  The event is used when there is
+ * no agent.
  */
 #ifndef HUTCH_VSOCK_H
 #define HUTCH_VSOCK_H
@@ -46,6 +49,10 @@ struct vsock_state {
 	uint8_t unsent[VSOCK_BUF_BYTES];
 	uint32_t undelivered_len;	/* guest to host, not yet taken */
 	uint8_t undelivered[VSOCK_BUF_BYTES];
+	uint32_t n_others; /* connections that get an RST after restore */
+	struct {
+		uint32_t src_port, dst_port;
+	} other[VSOCK_CONNS_MAX];
 };
 /* VM paused.  Save leaves the device as it was. */
 void vsock_save(struct vsock *v, struct vsock_state *s);
