@@ -67,6 +67,8 @@ void bytes_consume(struct bytes *b, size_t n)
 {
 	if (n > b->len)
 		n = b->len;
+	if (!n)
+		return;
 	memmove(b->data, b->data + n, b->len - n);
 	b->len -= n;
 }
