@@ -35,7 +35,7 @@ struct io_op {
 };
 
 #define IO_FILES_MAX 128 /* registered slots */
-#define IO_OPS_MAX 256	 /* operations pending at once */
+#define IO_OPS_MAX   256 /* operations pending at once */
 
 struct io_config {
 	bool use_ring;
@@ -52,10 +52,10 @@ int io_file_add(struct io *io, int fd);
 void io_file_remove(struct io *io, int slot);
 
 /* I/O thread only.  -EAGAIN when the ring is full (backpressure). */
-int io_readv(struct io *io, struct io_op *op, const struct iovec *iov,
-	     int n, uint64_t off);
-int io_writev(struct io *io, struct io_op *op, const struct iovec *iov,
-	      int n, uint64_t off);
+int io_readv(struct io *io, struct io_op *op, const struct iovec *iov, int n,
+	     uint64_t off);
+int io_writev(struct io *io, struct io_op *op, const struct iovec *iov, int n,
+	      uint64_t off);
 int io_fsync(struct io *io, struct io_op *op);
 int io_punch(struct io *io, struct io_op *op, uint64_t off, uint64_t len);
 /* One-shot poll for POLLIN/POLLOUT. */
