@@ -13,19 +13,19 @@
 #include "../io.h"
 #include "virtio.h"
 
-#define BLK_SECTOR_BYTES 512
-#define BLK_SEG_MAX 126	      /* data spans a request */
-#define BLK_SIZE_MAX (1u << 20) /* bytes a segment */
+#define BLK_SECTOR_BYTES  512
+#define BLK_SEG_MAX	  126	     /* data spans a request */
+#define BLK_SIZE_MAX	  (1u << 20) /* bytes a segment */
 #define BLK_REQ_BYTES_MAX (4u << 20)
-#define BLK_ID_BYTES 20
+#define BLK_ID_BYTES	  20
 
 struct blk_config {
-	int fd;		 /* borrowed */
-	uint64_t bytes;	 /* capacity; rounded down to sectors */
+	int fd;		/* borrowed */
+	uint64_t bytes; /* capacity; rounded down to sectors */
 	bool is_read_only;
-	bool is_sync_lazy; /* FLUSH need not reach the platter */
+	bool is_sync_lazy;	    /* FLUSH need not reach the platter */
 	uint64_t bytes_written_max; /* cap on allocated space; 0 = none */
-	const char *id;	 /* serial, at most BLK_ID_BYTES */
+	const char *id;		    /* serial, at most BLK_ID_BYTES */
 };
 
 struct blk; /* has struct virtio_dev first */
@@ -39,6 +39,9 @@ void blk_drain(struct blk *b);
 
 struct blk_stats {
 	uint64_t reads, writes, read_bytes, write_bytes, errors;
+	uint64_t flushes, discards;
+	uint64_t cap_refused; /* writes past bytes_written_max */
+	uint64_t sync_failed; /* FLUSH refused: a sync failed once */
 };
 void blk_stats(struct blk *b, struct blk_stats *ret);
 

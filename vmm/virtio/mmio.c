@@ -158,7 +158,7 @@ static uint32_t reg_read(struct virtio_dev *d, uint32_t off)
 			return 0;
 		return (uint32_t)(d->features >> 32 * d->dev_feat_sel);
 	case REG_QUEUE_NUM_MAX:
-		return q ? VIRTIO_QUEUE_SIZE_MAX : 0;
+		return q ? d->ops->queue_max[d->queue_sel] : 0;
 	case REG_QUEUE_READY:
 		return q ? q->is_ready : 0;
 	case REG_ISR:
@@ -326,7 +326,8 @@ static void queue_write(struct virtio_dev *d, uint32_t off, uint32_t v)
 		return;
 	switch (off) {
 	case REG_QUEUE_NUM:
-		q->size = v <= VIRTIO_QUEUE_SIZE_MAX ? (uint16_t)v : 0;
+		q->size =
+			v <= d->ops->queue_max[d->queue_sel] ? (uint16_t)v : 0;
 		break;
 	case REG_DESC_LOW:
 	case REG_DESC_HIGH:

@@ -214,6 +214,43 @@ size_t vq_out(const struct vq_chain *c, size_t off, const void *src, size_t len)
 	return spans_copy(c->span + c->n_in, c->n_out, off, NULL, src, len);
 }
 
+static int spans_iov(const struct vq_span *s, uint16_t n, size_t off,
+		     size_t len, struct iovec *iov, int max)
+{
+	int used = 0;
+
+	for (uint16_t i = 0; i < n && len > 0; i++) {
+		size_t part;
+
+		if (off >= s[i].len) {
+			off -= s[i].len;
+			continue;
+		}
+		if (used == max)
+			return -E2BIG;
+		part = s[i].len - off;
+		if (part > len)
+			part = len;
+		iov[used].iov_base = s[i].host + off;
+		iov[used++].iov_len = part;
+		len -= part;
+		off = 0;
+	}
+	return len > 0 ? -EINVAL : used;
+}
+
+int vq_in_iov(const struct vq_chain *c, size_t off, size_t len,
+	      struct iovec *iov, int max)
+{
+	return spans_iov(c->span, c->n_in, off, len, iov, max);
+}
+
+int vq_out_iov(const struct vq_chain *c, size_t off, size_t len,
+	       struct iovec *iov, int max)
+{
+	return spans_iov(c->span + c->n_in, c->n_out, off, len, iov, max);
+}
+
 void vq_push(struct vq *q, uint16_t head, uint32_t written)
 {
 	uint32_t elem[2] = {head, written};

@@ -73,7 +73,7 @@ static int queue_load(struct virtio_dev *d, const struct virtio_state *s,
 
 	if (s->vq[i].is_ready > 1 || s->vq[i].signalled_valid > 1)
 		return -EPROTO;
-	if (q.size > VIRTIO_QUEUE_SIZE_MAX)
+	if (q.size > VIRTIO_QUEUE_SIZE_MAX || q.size > d->ops->queue_max[i])
 		return -EPROTO;
 	if (q.is_ready) {
 		if (i >= d->ops->n_queues || vq_check(&q) < 0)

@@ -20,22 +20,23 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
-#define VIRTIO_QUEUES_MAX 3
-#define VIRTIO_QUEUE_SIZE_MAX 256
+#define VIRTIO_QUEUES_MAX      3
+#define VIRTIO_QUEUE_SIZE_MAX  256
 #define VIRTIO_RULE_BREAKS_MAX 64
 
 struct vq {
-	struct mem *mem;       /* borrowed: lives as long as the VM */
-	uint16_t size;	       /* entries, power of two; frozen once ready */
+	struct mem *mem; /* borrowed: lives as long as the VM */
+	uint16_t size;	 /* entries, power of two; frozen once ready */
 	bool is_ready;
 	bool has_event_idx;
 	gpa_t desc, avail, used;
-	uint16_t last_avail;   /* our shadow: next avail entry to take */
-	uint16_t used_idx;     /* our shadow: next used entry to write */
-	uint16_t signalled;    /* used_idx at the last vq_needs_irq */
+	uint16_t last_avail; /* our shadow: next avail entry to take */
+	uint16_t used_idx;   /* our shadow: next used entry to write */
+	uint16_t signalled;  /* used_idx at the last vq_needs_irq */
 	bool signalled_valid;
-	uint16_t n_out;	       /* chains popped and not yet pushed */
+	uint16_t n_out; /* chains popped and not yet pushed */
 	uint64_t in_flight[VIRTIO_QUEUE_SIZE_MAX / 64]; /* heads taken */
 };
 
@@ -60,6 +61,12 @@ int vq_pop(struct vq *q, struct vq_chain *c);
 size_t vq_in(const struct vq_chain *c, size_t off, void *dst, size_t len);
 size_t vq_out(const struct vq_chain *c, size_t off, const void *src,
 	      size_t len);
+/* The bytes [off, off + len) of one part as iovecs: count, or -E2BIG when
+ * they do not fit into `max`, -EINVAL when the part is shorter. */
+int vq_in_iov(const struct vq_chain *c, size_t off, size_t len,
+	      struct iovec *iov, int max);
+int vq_out_iov(const struct vq_chain *c, size_t off, size_t len,
+	       struct iovec *iov, int max);
 /* Exactly once per pop, also on errors.  written <= c->out_len. */
 void vq_push(struct vq *q, uint16_t head, uint32_t written);
 /* Ask once per batch, after the pushes. */
@@ -74,10 +81,11 @@ int vq_check(const struct vq *q);
 struct virtio_dev;
 
 struct virtio_dev_ops {
-	const char *name;   /* for logs: "blk" "vsock" */
-	uint32_t id;	    /* virtio device id */
-	uint16_t n_queues;  /* 1..VIRTIO_QUEUES_MAX */
-	uint32_t cfg_size;  /* bytes of config space */
+	const char *name;		       /* for logs: "blk" "vsock" */
+	uint32_t id;			       /* virtio device id */
+	uint16_t n_queues;		       /* 1..VIRTIO_QUEUES_MAX */
+	uint16_t queue_max[VIRTIO_QUEUES_MAX]; /* entries, power of two */
+	uint32_t cfg_size;		       /* bytes of config space */
 	void (*cfg_read)(struct virtio_dev *d, uint32_t off, void *dst,
 			 uint32_t len);
 	int (*activate)(struct virtio_dev *d); /* 0 or -errno: NEEDS_RESET */
@@ -99,7 +107,7 @@ struct virtio_dev {
 	uint32_t cfg_gen;
 	uint32_t kicked; /* bit per queue, set by QueueNotify */
 	uint32_t rule_breaks;
-	uint32_t refused; /* bit per queue: QueueReady = 1 was refused */
+	uint32_t refused;  /* bit per queue: QueueReady = 1 was refused */
 	bool is_resetting; /* ops->reset runs: registers do not answer */
 	bool is_held;	   /* queues are not served (paused) */
 	struct vq vq[VIRTIO_QUEUES_MAX];
@@ -130,7 +138,8 @@ void virtio_mmio_write(struct virtio_dev *d, uint32_t off, const void *data,
 
 /* For devices, `lock` held. */
 void virtio_dev_needs_reset(struct virtio_dev *d, const char *what);
-void virtio_dev_irq_used(struct virtio_dev *d, struct vq *q); /* asks vq_needs_irq */
+void virtio_dev_irq_used(struct virtio_dev *d,
+			 struct vq *q); /* asks vq_needs_irq */
 
 /* What a snapshot keeps of any device: plain numbers.  Load makes the same
  * checks as activation (hardening N5) and refuses with -EPROTO. */
@@ -149,8 +158,8 @@ int virtio_dev_load(struct virtio_dev *d, const struct virtio_state *s);
 
 /* Feature bits and status bits (spec 2.1, 6). */
 #define VIRTIO_F_INDIRECT_DESC (1ull << 28)
-#define VIRTIO_F_EVENT_IDX (1ull << 29)
-#define VIRTIO_F_VERSION_1 (1ull << 32)
+#define VIRTIO_F_EVENT_IDX     (1ull << 29)
+#define VIRTIO_F_VERSION_1     (1ull << 32)
 
 enum virtio_status {
 	VIRTIO_ACKNOWLEDGE = 1,

@@ -20,8 +20,8 @@
 #include "../io.h"
 #include "virtio.h"
 
-#define VSOCK_CONNS_MAX 64
-#define VSOCK_BUF_BYTES (64u << 10) /* our buf_alloc, a connection */
+#define VSOCK_CONNS_MAX	    64
+#define VSOCK_BUF_BYTES	    (64u << 10) /* our buf_alloc, a connection */
 #define VSOCK_PKT_BYTES_MAX (64u << 10)
 
 struct vsock;
@@ -42,12 +42,12 @@ int vsock_answer(struct vsock *v, uint32_t conn, int fd);
 
 struct vsock_state {
 	uint8_t has_agent;
-	uint32_t src_port, dst_port;	/* guest's, host's */
+	uint32_t src_port, dst_port; /* guest's, host's */
 	uint32_t rx_cnt, tx_cnt, fwd_cnt;
 	uint32_t peer_buf_alloc, peer_fwd_cnt;
-	uint32_t unsent_len;		/* host to guest, not yet in the ring */
+	uint32_t unsent_len; /* host to guest, not yet in the ring */
 	uint8_t unsent[VSOCK_BUF_BYTES];
-	uint32_t undelivered_len;	/* guest to host, not yet taken */
+	uint32_t undelivered_len; /* guest to host, not yet taken */
 	uint8_t undelivered[VSOCK_BUF_BYTES];
 	uint32_t n_others; /* connections that get an RST after restore */
 	struct {
