@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Runs every test and ends with one line: N passed, N failed, N skipped.
+
+Groups, in order.  Those marked * hold light programs and run two at a time;
+all others use /dev/kvm and run one after another.
+
+  source*  tools/check-source
+  unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
+  san*     the same under ASan and UBSan (build/san/)
+  fuzz*    fuzz targets over the committed corpus, plain and sanitized
+  others   executable files named test_* in images/ and in tests/<group>/
+
+A test is a program.  It prints TAP (each line counts as one case) or nothing
+(its exit status counts: 0 passed, 77 skipped, anything else failed; the last
+line printed is the reason).  It runs in its own session with a private TMPDIR
+and HUTCH_STATE, and must leave no process behind.  A comment in its first 30
+lines may say `test: timeout=900 long-timeout=7200` (seconds).  A line
+`# count=N` says how many operations it did (for the ledger).
+
+  tests/run.py [--long] [--only PATTERN[::CASE]] [--group GROUP] [--list]
+"""
+import argparse
+import concurrent.futures
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LOGS = os.path.join(TOP, "build", "test-logs")
+LIGHT = ("source", "unit", "san", "fuzz")
+# Groups that take long set-up or are asked for by name only.
+ON_REQUEST = ("stock",)
+ORDER = LIGHT + ("image", "vmm", "guest", "system")
+TIMEOUT_S = {"source": 300, "unit": 120, "san": 240, "fuzz": 240}
+TIMEOUT_DEFAULT_S = 600
+LEFTOVER_GRACE_S = 5
+PR_SET_CHILD_SUBREAPER = 36
+
+print_lock = threading.Lock()
+
+
+def say(text=""):
+    with print_lock:
+        print(text, flush=True)
+
+
+class Test:
+    def __init__(self, group, name, argv):
+        self.group, self.name, self.argv = group, name, argv
+        self.timeout_s = TIMEOUT_S.get(group, TIMEOUT_DEFAULT_S)
+        self.cases = []  # (outcome, name, reason)
+        self.count = 0
+        self.seconds = 0.0
+
+    @property
+    def id(self):
+        return f"{self.group}/{self.name}"
+
+    def n(self, outcome):
+        return sum(1 for c in self.cases if c[0] == outcome)
+
+
+# ---- finding tests -------------------------------------------------------
+
+def read_list(path):
+    try:
+        with open(os.path.join(TOP, path)) as f:
+            return f.read().split()
+    except FileNotFoundError:
+        return []
+
+
+def test_options(path):
+    with open(path, errors="replace") as f:
+        head = "".join(f.readline() for _ in range(30))
+    m = re.search(r"\btest:((?: [a-z-]+=\S+)+)", head)
+    return dict(kv.split("=", 1) for kv in m.group(1).split()) if m else {}
+
+
+def find_scripts(is_long):
+    for folder in ["images"] + sorted(
+            "tests/" + d for d in os.listdir(os.path.join(TOP, "tests"))):
+        path = os.path.join(TOP, folder)
+        if not os.path.isdir(path):
+            continue
+        group = "image" if folder == "images" else os.path.basename(folder)
+        for name in sorted(os.listdir(path)):
+            full = os.path.join(path, name)
+            if not name.startswith("test_") or not os.access(full, os.X_OK):
+                continue
+            t = Test(group, name, [full])
+            o = test_options(full)
+            t.timeout_s = int(o.get("timeout", t.timeout_s))
+            if is_long:
+                t.timeout_s = int(o.get("long-timeout", 6 * t.timeout_s))
+            yield t
+
+
+def find_tests(is_long):
+    yield Test("source", "check-source", [f"{TOP}/tools/check-source"])
+    for group, build in (("unit", "build"), ("san", "build/san")):
+        for name in read_list(build + "/unit-tests.list"):
+            yield Test(group, name.removeprefix("tests/"),
+                       [f"{TOP}/{build}/{name}"])
+    for tag, build in (("", "build"), ("-san", "build/san")):
+        for name in read_list(build + "/fuzz-targets.list"):
+            yield Test("fuzz", name + tag, [f"{TOP}/{build}/fuzz/{name}",
+                                            f"{TOP}/tests/fuzz/corpus/{name}"])
+    yield from find_scripts(is_long)
+
+
+def select(tests, args):
+    only, _, _ = (args.only or "").partition("::")
+    for t in tests:
+        if args.group and t.group != args.group:
+            continue
+        if t.group in ON_REQUEST and not (args.group or only):
+            continue
+        if only in t.id:
+            yield t
+
+
+# ---- running one ---------------------------------------------------------
+
+def parse_tap(t, text, status):
+    """TAP lines of a program's output become cases of `t`."""
+    planned = None
+    for line in text.splitlines():
+        line = line.strip()
+        m = re.match(r"1\.\.(\d+)\s*$", line)
+        if m:
+            planned = (planned or 0) + int(m.group(1))
+            continue
+        m = re.match(r"# count=(\d+)$", line)
+        if m:
+            t.count += int(m.group(1))
+        m = re.match(r"(not )?ok \d+\s*-?\s*(.*)$", line)
+        if not m:
+            continue
+        name, skip, reason = re.match(
+            r"(.*?)(?:\s*#\s*(SKIP)\S*\s*(.*))?$", m.group(2), re.I).groups()
+        if m.group(1):
+            t.cases.append(("failed", name, ""))
+        elif skip:
+            t.cases.append(("skipped", name, reason or "no reason given"))
+        else:
+            t.cases.append(("passed", name, ""))
+    if not t.cases:
+        lines = [x for x in text.splitlines() if x.strip()]
+        last = lines[-1].strip() if lines else "it printed nothing"
+        outcome = {0: "passed", 77: "skipped"}.get(status, "failed")
+        t.cases.append((outcome, "", "" if outcome == "passed" else last))
+    elif planned is not None and planned != len(t.cases):
+        t.cases.append(("failed", "plan",
+                        f"{planned} cases planned, {len(t.cases)} seen"))
+    if status not in (0, 77) and not t.n("failed"):
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        t.cases.append(("failed", "end", how))
+
+
+def environment(t, tmp, args, case):
+    env = dict(os.environ, TMPDIR=tmp, HUTCH_STATE=tmp + "/state",
+               HUTCH_TOP=TOP, HUTCH_BUILD=os.environ.get(
+                   "HUTCH_BUILD", TOP + "/build"),
+               CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1",
+               UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
+               ASAN_OPTIONS="detect_leaks=1:abort_on_error=0")
+    env.pop("MAKEFLAGS", None)
+    env.pop("MAKELEVEL", None)
+    if args.long:
+        env["HUTCH_LONG"] = "1"
+    if case:
+        env["HUTCH_CASE"] = case
+    return env
+
+
+def kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def show_new_lines(log, is_live):
+    """Prints what the program added to its log since the last call."""
+    for raw in log:
+        line = raw.decode(errors="replace").rstrip()
+        if is_live and re.match(r"#|ok|not ok", line):
+            say("        " + line)
+
+
+def run(t, args, is_live):
+    """Runs `t` to its end.  Its output goes straight to the log file: with a
+    pipe, a process that it left behind would keep us waiting."""
+    log_path = os.path.join(LOGS, t.id.replace("/", ".") + ".log")
+    tmp = tempfile.mkdtemp(prefix="hutch-t.")
+    case = (args.only or "").partition("::")[2]
+    start = time.monotonic()
+    is_late, status = False, None
+    with open(log_path, "wb") as out, open(log_path, "rb") as log:
+        p = subprocess.Popen(t.argv, cwd=TOP, stdin=subprocess.DEVNULL,
+                             stdout=out, stderr=subprocess.STDOUT,
+                             env=environment(t, tmp, args, case),
+                             start_new_session=True)
+        while status is None:
+            try:
+                status = p.wait(0.2 if is_live else 1)
+            except subprocess.TimeoutExpired:
+                pass
+            show_new_lines(log, is_live)
+            if not is_late and time.monotonic() - start > t.timeout_s:
+                is_late = True
+                kill_group(p.pid)
+    kill_group(p.pid)
+    t.seconds = time.monotonic() - start
+    with open(log_path, errors="replace") as f:
+        parse_tap(t, f.read(), status)
+    if is_late:
+        t.cases = [c for c in t.cases if c[1] not in ("", "plan", "end")]
+        t.cases.append(("failed", "time-out", f"over {t.timeout_s} s"))
+    shutil.rmtree(tmp, ignore_errors=True)
+    if os.path.exists(tmp):
+        t.cases.append(("failed", "clean-up", f"{tmp} cannot be removed"))
+    return t
+
+
+# ---- processes that a test left behind -----------------------------------
+
+def descendants():
+    kids = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                text = f.read()
+        except OSError:
+            continue
+        name, rest = text[text.index("(") + 1:].rsplit(")", 1)
+        fields = rest.split()
+        kids.setdefault(int(fields[1]), []).append(
+            (int(pid), name, fields[0]))
+    found, todo = [], [os.getpid()]
+    while todo:
+        for pid, name, state in kids.get(todo.pop(), []):
+            todo.append(pid)
+            found.append((pid, name, state))
+    return found
+
+
+def reap():
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def end_leftovers():
+    """Names of processes that outlived their test; they are killed."""
+    deadline = time.monotonic() + LEFTOVER_GRACE_S
+    while True:
+        reap()
+        left = [d for d in descendants() if d[2] != "Z"]
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    for pid, _, _ in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    time.sleep(0.1 if left else 0)
+    reap()
+    return [f"{name}[{pid}]" for pid, name, _ in left]
+
+
+# ---- the whole run -------------------------------------------------------
+
+class Progress:
+    def __init__(self, total):
+        self.total, self.done = total, 0
+
+    def show(self, t):
+        self.done += 1
+        failed, skipped = t.n("failed"), t.n("skipped")
+        word = "FAILED" if failed else "skipped" if skipped == len(
+            t.cases) else "ok"
+        say(f"[{self.done:3}/{self.total}] {t.id:40} {word:8}"
+            f"{len(t.cases):4} cases {t.seconds:7.1f} s")
+        for outcome, name, reason in t.cases:
+            if outcome != "passed":
+                say(f"          {outcome}: {name} {reason}".rstrip())
+        if failed:
+            path = os.path.join(LOGS, t.id.replace("/", ".") + ".log")
+            with open(path, errors="replace") as f:
+                for line in f.read().splitlines()[-25:]:
+                    say("          | " + line)
+            say(f"          log: {os.path.relpath(path, TOP)}")
+
+
+def run_all(tests, args):
+    progress = Progress(len(tests))
+    light = [t for t in tests if t.group in LIGHT]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(run, t, args, False) for t in light]
+        for job in concurrent.futures.as_completed(jobs):
+            progress.show(job.result())
+    for name in end_leftovers():
+        light[0].cases.append(("failed", "leftover", name))
+        say(f"          failed: a light test left {name} running")
+    for t in (t for t in tests if t.group not in LIGHT):
+        say(f"        {t.id} starts (limit {t.timeout_s} s)")
+        run(t, args, True)
+        for name in end_leftovers():
+            t.cases.append(("failed", "leftover", f"{name} still ran"))
+        progress.show(t)
+
+
+def git_commit():
+    r = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=TOP,
+                       capture_output=True, text=True)
+    return r.stdout.strip() or "unknown"
+
+
+def write_ledger(tests):
+    """Appends to tests/ledger.tsv and shows this run in tests/README.md."""
+    date, commit = time.strftime("%Y-%m-%d", time.gmtime()), git_commit()
+    rows = [(date, commit, t.id, str(t.count or len(t.cases)),
+             f"{t.n('passed')} passed {t.n('failed')} failed "
+             f"{t.n('skipped')} skipped") for t in tests]
+    path = os.path.join(TOP, "tests", "ledger.tsv")
+    is_new = not os.path.exists(path)
+    with open(path, "a") as f:
+        if is_new:
+            f.write("date\tcommit\ttest\tcount\toutcome\n")
+        f.writelines("\t".join(r) + "\n" for r in rows)
+    path = os.path.join(TOP, "tests", "README.md")
+    with open(path) as f:
+        text = f.read()
+    table = "| test | count | outcome |\n|---|---|---|\n" + "".join(
+        f"| {r[2]} | {r[3]} | {r[4]} |\n" for r in rows)
+    text = re.sub(r"(<!-- ledger -->\n).*(<!-- /ledger -->)",
+                  lambda m: f"{m[1]}Run of {date}, commit {commit}:\n\n"
+                  f"{table}{m[2]}", text, flags=re.S)
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def report(tests, seconds):
+    total = {o: sum(t.n(o) for t in tests)
+             for o in ("passed", "failed", "skipped")}
+    say()
+    say("slowest: " + ", ".join(
+        f"{t.id} {t.seconds:.0f} s" for t in sorted(
+            tests, key=lambda t: -t.seconds)[:8]))
+    for outcome in ("skipped", "failed"):
+        for t in tests:
+            for o, name, reason in t.cases:
+                if o == outcome:
+                    say(f"{o}: {t.id} {name} {reason}".rstrip())
+    say(f"time: {int(seconds) // 60} min {int(seconds) % 60} s; "
+        f"logs: build/test-logs")
+    say(f"{total['passed']} passed, {total['failed']} failed, "
+        f"{total['skipped']} skipped")
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=(
+        argparse.RawDescriptionHelpFormatter))
+    ap.add_argument("--long", action="store_true")
+    ap.add_argument("--only", metavar="PATTERN[::CASE]")
+    ap.add_argument("--group")
+    ap.add_argument("--list", action="store_true")
+    args = ap.parse_args()
+
+    tests = sorted(select(find_tests(args.long), args), key=lambda t: (
+        ORDER.index(t.group) if t.group in ORDER else len(ORDER)))
+    if args.list:
+        print("\n".join(t.id for t in tests))
+        return 0
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    shutil.rmtree(LOGS, ignore_errors=True)
+    os.makedirs(LOGS)
+    start = time.monotonic()
+    run_all(tests, args)
+    if args.long:
+        write_ledger(tests)
+    return report(tests, time.monotonic() - start)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
