@@ -270,6 +270,16 @@ int io_device_add(struct io *io, struct virtio_dev *d)
 	return 0;
 }
 
+void io_device_remove(struct io *io, struct virtio_dev *d)
+{
+	for (unsigned i = 0; i < io->n_dev; i++) {
+		if (io->dev[i] != d)
+			continue;
+		io->dev[i] = io->dev[--io->n_dev];
+		return;
+	}
+}
+
 static void devices_serve(struct io *io)
 {
 	io->has_more = false;
@@ -281,7 +291,6 @@ static void devices_serve(struct io *io)
 static void turn(struct io *io, bool is_waiting)
 {
 	uint64_t before = io->n_completed;
-	bool was_starved = io->is_starved;
 
 	if (!io->wake_op.is_pending && wake_arm(io) < 0)
 		is_waiting = false; /* no room: others complete first */
@@ -292,9 +301,9 @@ static void turn(struct io *io, bool is_waiting)
 		io->is_woken = false;
 		atomic_store(&io->wake_pending, false);
 		calls_run(io);
-		io->has_more = true;
 	}
-	if (was_starved && io->n_completed != before) {
+	/* A completion makes room, and may have left a device with more. */
+	if (io->n_completed != before) {
 		io->is_starved = false;
 		io->has_more = true;
 	}

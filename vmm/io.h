@@ -64,6 +64,7 @@ int io_poll_cancel(struct io *io, struct io_op *op);
 
 /* Devices to serve; before io_run. */
 int io_device_add(struct io *io, struct virtio_dev *d);
+void io_device_remove(struct io *io, struct virtio_dev *d);
 void io_wake(struct io *io); /* any thread */
 /* Run `fn` on the I/O thread and wait for it (any other thread). */
 void io_call(struct io *io, void (*fn)(void *), void *arg);

@@ -309,6 +309,7 @@ void blk_destroy(struct blk *b)
 		return;
 	waiting_drop(b);
 	assert(b->n_flying == 0);
+	io_device_remove(b->io, &b->dev);
 	io_file_remove(b->io, b->slot);
 	pthread_cond_destroy(&b->idle);
 	virtio_dev_finish(&b->dev);
