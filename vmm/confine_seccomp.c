@@ -1,0 +1,168 @@
+/*
+ * System calls of each kind of thread, with the reason for each entry.
+ *
+ * The lists are installed by the threads themselves, after everything is set
+ * up and before the first KVM_RUN.  A call that is not listed, another
+ * architecture, or x32 kills the process.  seccomp does not see what io_uring
+ * does: the ring restricts itself (io_ring.c).
+ */
+#include "confine.h"
+#include <errno.h>
+#include <linux/kvm.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define M	  (1u << CONFINE_MAIN)
+#define V	  (1u << CONFINE_VCPU)
+#define I	  (1u << CONFINE_IO)
+#define T	  (1u << CONFINE_TRACE)
+#define ALL_KINDS (M | V | I | T)
+
+/* How one argument is checked; NONE = any arguments. */
+enum check { NONE, ARG_EQ, ARG_WITHOUT, ARG_OWN_PID };
+
+struct rule {
+	unsigned kinds;
+	int nr;
+	enum check check;
+	unsigned arg;
+	uint64_t value;
+};
+
+#define CALL(kinds, name)                                                      \
+	{                                                                      \
+		kinds, SCMP_SYS(name), NONE, 0, 0                              \
+	}
+#define IOCTL(kinds, request)                                                  \
+	{                                                                      \
+		kinds, SCMP_SYS(ioctl), ARG_EQ, 1, request                     \
+	}
+
+static const struct rule rules[] = {
+	/* every thread */
+	CALL(ALL_KINDS, futex),	       /* locks, conditions, heap */
+	CALL(ALL_KINDS, write),	       /* eventfds, log, trace, state file */
+	CALL(ALL_KINDS, rt_sigreturn), /* end of the kick's handler */
+	CALL(ALL_KINDS, restart_syscall),
+	CALL(ALL_KINDS, exit_group),	 /* end of the VM; a failed assert */
+	CALL(ALL_KINDS, clock_gettime),	 /* hosts without a vDSO clock */
+	CALL(ALL_KINDS, gettid),	 /* abort() */
+	CALL(ALL_KINDS, getpid),	 /* abort() */
+	CALL(ALL_KINDS, rt_sigprocmask), /* abort(), thread start */
+	/* abort(), the kick; only to this process */
+	{ALL_KINDS, SCMP_SYS(tgkill), ARG_OWN_PID, 0, 0},
+
+	/* vCPUs */
+	IOCTL(V, KVM_RUN),
+	IOCTL(V, KVM_GET_XSAVE), /* paravirtual XSAVE */
+	IOCTL(V, KVM_GET_XSAVE2),
+	IOCTL(V, KVM_SET_XSAVE),
+	IOCTL(V, KVM_GET_REGS),		  /* say where an internal error was */
+	IOCTL(V | I | M, KVM_SIGNAL_MSI), /* interrupts of devices */
+
+	/* I/O thread and main: memory of the heap, never executable */
+	CALL(I | M, brk),
+	{I | M, SCMP_SYS(mmap), ARG_WITHOUT, 2, PROT_EXEC},
+	{I | M, SCMP_SYS(mprotect), ARG_WITHOUT, 2, PROT_EXEC},
+	CALL(I | M, munmap),
+	CALL(I | M, madvise), /* heap; buffers given back */
+
+	/* I/O thread: disks and channel */
+	CALL(I, io_uring_enter),
+	CALL(I | M, io_uring_register), /* files of new connections; the ring
+					 * refuses all else */
+	CALL(I | M, preadv),		/* --sync-io, drained disks */
+	CALL(I | M, pwritev),
+	CALL(I | M, preadv2),
+	CALL(I | M, pwritev2),
+	CALL(I | M, fdatasync),
+	CALL(I | M, fallocate),
+	CALL(I | M, fstat),
+	CALL(I | M, newfstatat), /* glibc's fstat */
+	CALL(I | M, lseek),	 /* allocated ranges of a disk; snapshots */
+	CALL(I, ppoll),		 /* --sync-io */
+	CALL(I | M, poll),	 /* main loop; hang-up of a connection */
+	CALL(I | M, read),	 /* eventfds */
+	CALL(I | M, sendmsg),
+	CALL(I | M, recvmsg),
+	CALL(I, shutdown),
+	CALL(I | M, close), /* connections; descriptors sent to us */
+
+	/* main: snapshots, statistics, requests */
+	CALL(M, pread64),
+	CALL(M, pwrite64),
+	CALL(M, ftruncate),
+	IOCTL(M, KVM_GET_STATS_FD),
+	IOCTL(M, KVM_GET_REGS),
+	IOCTL(M, KVM_GET_SREGS2),
+	IOCTL(M, KVM_GET_SREGS),
+	IOCTL(V, KVM_GET_SREGS), /* say where an internal error was */
+	IOCTL(M, KVM_GET_XSAVE),
+	IOCTL(M, KVM_GET_XSAVE2),
+	IOCTL(M, KVM_GET_XCRS),
+	IOCTL(M, KVM_GET_DEBUGREGS),
+	IOCTL(M, KVM_GET_LAPIC),
+	IOCTL(M, KVM_GET_MSRS),
+	IOCTL(M, KVM_GET_VCPU_EVENTS),
+	IOCTL(M, KVM_GET_MP_STATE),
+	IOCTL(M, KVM_GET_CLOCK),
+	IOCTL(M, KVM_GET_TSC_KHZ),
+	IOCTL(M, KVM_KVMCLOCK_CTRL), /* resume: not a stall of the guest */
+
+	/* trace writer: `write` is in every list */
+};
+
+static bool is_off;
+
+void confine_threads_off(void)
+{
+	is_off = true;
+}
+
+static int add_rule(scmp_filter_ctx ctx, const struct rule *r)
+{
+	switch (r->check) {
+	case NONE:
+		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, r->nr, 0);
+	case ARG_EQ:
+		return seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, r->nr, 1,
+			SCMP_CMP32(r->arg, SCMP_CMP_EQ, (uint32_t)r->value));
+	case ARG_WITHOUT:
+		return seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, r->nr, 1,
+			SCMP_CMP64(r->arg, SCMP_CMP_MASKED_EQ, r->value, 0));
+	case ARG_OWN_PID:
+		return seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, r->nr, 1,
+			SCMP_CMP32(r->arg, SCMP_CMP_EQ, (uint32_t)getpid()));
+	}
+	return -EINVAL;
+}
+
+int confine_thread(enum confine_kind kind, struct err *e)
+{
+	scmp_filter_ctx ctx;
+	int r = 0;
+
+	if (is_off)
+		return 0;
+	ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	if (!ctx)
+		return err_set(e, ERR_INTERNAL, NULL, "seccomp: no memory");
+	r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
+			     SCMP_ACT_KILL_PROCESS);
+	for (size_t i = 0; r == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (rules[i].kinds & 1u << kind)
+			r = add_rule(ctx, &rules[i]);
+	if (r == 0)
+		r = seccomp_load(ctx);
+	seccomp_release(ctx);
+	if (r < 0)
+		return err_set(e, ERR_INTERNAL, NULL, "seccomp: %s",
+			       strerror(-r));
+	return 0;
+}

@@ -1,0 +1,233 @@
+/*
+ * Requests and notices; see control.h and api/vmm_ctl.h.
+ *
+ * Requests are a table.  The owner is trusted to be our own daemon, but every
+ * packet is still checked, and one that is wrong gets -EPROTO, not a crash.
+ */
+#include "control.h"
+#include "fd.h"
+#include "guest_proto.h"
+#include "log.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct request {
+	struct vmm_msg head;
+	uint8_t body[VMM_BODY_BYTES_MAX];
+	int fds[FD_PASS_MAX];
+	size_t n_fds;
+};
+
+static int send_msg(struct control *c, uint32_t type, uint32_t seq, int status,
+		    const void *body, size_t len)
+{
+	static uint8_t packet[sizeof(struct vmm_msg) + VMM_BODY_BYTES_MAX];
+	struct vmm_msg head = {
+		.type = type,
+		.seq = seq,
+		.status = status,
+		.len = (uint32_t)len,
+	};
+
+	if (c->sock < 0)
+		return 0;
+	memcpy(packet, &head, sizeof(head));
+	if (len)
+		memcpy(packet + sizeof(head), body, len);
+	return fd_send(c->sock, packet, sizeof(head) + len, NULL, 0);
+}
+
+static void reply(struct control *c, const struct request *r, int status,
+		  const void *body, size_t len)
+{
+	int ret = send_msg(c, r->head.type | VMM_REPLY, r->head.seq, status,
+			   body, len);
+
+	if (ret < 0)
+		vm_end(c->vm, VMM_WHY_OWNER, "control socket: %s",
+		       strerror(-ret));
+}
+
+static void on_pause(struct control *c, struct request *r)
+{
+	vm_pause(c->vm);
+	reply(c, r, 0, NULL, 0);
+}
+
+static void on_resume(struct control *c, struct request *r)
+{
+	vm_resume(c->vm);
+	reply(c, r, 0, NULL, 0);
+}
+
+static void on_stats(struct control *c, struct request *r)
+{
+	struct vmm_stats s;
+
+	vm_stats(c->vm, &s);
+	reply(c, r, 0, &s, sizeof(s));
+}
+
+static void on_log(struct control *c, struct request *r)
+{
+	uint8_t *text = r->body; /* VMM_LOG has no body: its room is free */
+	uint64_t at = 0;
+	size_t n = guest_log_read(&c->vm->log, &at, text, sizeof(r->body));
+
+	reply(c, r, 0, text, n);
+}
+
+static void on_quit(struct control *c, struct request *r)
+{
+	(void)r;
+	vm_end(c->vm, VMM_WHY_OWNER, "ended by its owner");
+}
+
+static void on_open_reply(struct control *c, struct request *r)
+{
+	struct vmm_open o;
+	int fd = -1;
+
+	if (r->head.len != sizeof(o))
+		return;
+	memcpy(&o, r->body, sizeof(o));
+	if (o.allowed && r->n_fds == 1)
+		fd = fd_take(&r->fds[0]);
+	/* -ENOENT: the guest gave up meanwhile, fd is closed. */
+	(void)vsock_answer(c->vm->vsock, o.conn, fd);
+}
+
+static const struct {
+	uint32_t type;
+	void (*handle)(struct control *c, struct request *r);
+} requests[] = {
+	{VMM_PAUSE, on_pause}, {VMM_RESUME, on_resume},
+	{VMM_STATS, on_stats}, {VMM_QUIT, on_quit},
+	{VMM_LOG, on_log},     {VMM_OPEN_REPLY, on_open_reply},
+};
+
+static void handle_request(struct control *c)
+{
+	static struct request r;
+	static uint8_t packet[sizeof(r.head) + sizeof(r.body)];
+	ssize_t n;
+
+	r.n_fds = FD_PASS_MAX;
+	n = fd_recv(c->sock, packet, sizeof(packet), r.fds, &r.n_fds, 0);
+	if (n <= 0) {
+		vm_end(c->vm, VMM_WHY_OWNER, "control socket: %s",
+		       n == 0 ? "closed by the owner" : strerror((int)-n));
+		return;
+	}
+	memset(&r.head, 0, sizeof(r.head));
+	if ((size_t)n >= sizeof(r.head)) {
+		memcpy(&r.head, packet, sizeof(r.head));
+		memcpy(r.body, packet + sizeof(r.head),
+		       (size_t)n - sizeof(r.head));
+	}
+	if ((size_t)n < sizeof(r.head) ||
+	    r.head.len != (size_t)n - sizeof(r.head)) {
+		reply(c, &r, -EPROTO, NULL, 0);
+	} else {
+		size_t i, count = sizeof(requests) / sizeof(requests[0]);
+
+		for (i = 0; i < count; i++)
+			if (requests[i].type == r.head.type)
+				break;
+		if (i < count)
+			requests[i].handle(c, &r);
+		else
+			reply(c, &r, -EOPNOTSUPP, NULL, 0);
+	}
+	for (size_t i = 0; i < r.n_fds; i++)
+		fd_close(&r.fds[i]);
+}
+
+/* The first connection to the agent port is joined to the channel; any other
+ * is the owner's to allow. */
+static void handle_open(struct control *c, const struct notice_open *o)
+{
+	struct vmm_open ask = {.conn = o->conn, .port = o->port};
+
+	if (o->port == GP_PORT_AGENT && c->channel >= 0) {
+		(void)vsock_answer(c->vm->vsock, o->conn, fd_take(&c->channel));
+		return;
+	}
+	if (c->sock < 0 || send_msg(c, VMM_OPEN, 0, 0, &ask, sizeof(ask)) < 0)
+		(void)vsock_answer(c->vm->vsock, o->conn, -1);
+}
+
+static void forward_log(struct control *c)
+{
+	uint8_t part[4096];
+	size_t n;
+
+	if (c->log < 0)
+		return;
+	while ((n = guest_log_read(&c->vm->log, &c->vm->log.forwarded, part,
+				   sizeof(part))))
+		if (fd_write_all(c->log, part, n) < 0)
+			c->log = -1;
+}
+
+static void handle_notices(struct control *c)
+{
+	struct notice *n = &c->vm->notice;
+	struct notice_open open;
+	struct vmm_exit device;
+	uint64_t ns;
+
+	notice_clear(n);
+	if (notice_take_started(n, &ns)) {
+		struct vmm_started s = {
+			.version = VMM_CTL_VERSION,
+			.is_soft = c->vm->kvm.is_soft,
+			.since_start_ns = ns - c->start_ns,
+		};
+
+		(void)send_msg(c, VMM_STARTED, 0, 0, &s, sizeof(s));
+	}
+	while (notice_take_open(n, &open))
+		handle_open(c, &open);
+	while (notice_take_device(n, &device)) {
+		log_warn("device %s", device.text);
+		(void)send_msg(c, VMM_DEVICE, 0, 0, &device, sizeof(device));
+	}
+	forward_log(c);
+}
+
+enum vmm_why control_run(struct control *c)
+{
+	struct pollfd p[2] = {
+		{.fd = c->vm->notice.fd, .events = POLLIN},
+		{.fd = c->sock, .events = POLLIN},
+	};
+	struct vmm_exit end;
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			vm_end(c->vm, VMM_WHY_HOST, "poll: %s",
+			       strerror(errno));
+		if (p[0].revents)
+			handle_notices(c);
+		if (!notice_get_end(&c->vm->notice, &end) && p[1].revents)
+			handle_request(c);
+		if (notice_get_end(&c->vm->notice, &end))
+			break;
+	}
+	vcpus_park(&c->vm->vcpus);
+	handle_notices(c);
+	trace_flush(c->vm->trace);
+	control_tell_end(c, &end);
+	return end.why;
+}
+
+void control_tell_end(struct control *c, const struct vmm_exit *end)
+{
+	if (c->sock < 0)
+		log_info("end why=%u text=\"%s\"", end->why, end->text);
+	(void)send_msg(c, VMM_EXIT, 0, 0, end, sizeof(*end));
+}

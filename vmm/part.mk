@@ -1,0 +1,23 @@
+# hutch-vmm: one process = one VM.
+include $(wildcard vmm/virtio/part.mk)
+
+VMM_CORE_SRCS := $(addprefix vmm/,options.c options_open.c kvm.c \
+	kvm_probe.c vm.c vcpu.c bus.c guest_log.c notice.c control.c \
+	thread.c trace.c confine.c confine_seccomp.c)
+VMM_X86_SRCS := $(addprefix vmm/x86/,elf.c boot.c mptable.c cmdline.c cpuid.c \
+	ioapic.c pvxsave.c)
+VMM_SRCS := vmm/main.c $(VMM_CORE_SRCS) $(VMM_X86_SRCS) $(VMM_DEV_SRCS) \
+	$(BASE_SRCS)
+VMM_LIBS := -l:liburing.a -lseccomp -lcap-ng -lpthread
+
+$(eval $(call program,hutch-vmm,$(VMM_SRCS),$(VMM_LIBS)))
+
+PROGRAMS += hutch-vmm
+
+# The smallest guest (tests, bench): an ELF kernel at 1 MiB.
+$(B)/tiny-guest.elf: vmm/x86/tiny.S
+	@mkdir -p $(@D)
+	@echo "  AS      $@"
+	$(Q)$(CC) -m64 -nostdlib -static -no-pie -Wl,--build-id=none \
+		-Wl,-Ttext=0x101000 -Wl,-z,noexecstack -o $@ $<
+PROGRAMS += tiny-guest.elf

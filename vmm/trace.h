@@ -1,0 +1,93 @@
+/*
+ * --trace: what the VM does, as NDJSON, one object a line.
+ *
+ *   {"t":NS,"ev":"io","vcpu":0,"port":1288,"len":4,"out":1}
+ *   {"t":NS,"ev":"mmio","vcpu":0,"addr":3489660928,"len":4,"out":0}
+ *   {"t":NS,"ev":"exit","vcpu":0,"reason":8}
+ *   {"t":NS,"ev":"mark","vcpu":0,"value":7,"exits":1234}
+ *   {"t":NS,"ev":"irq","line":5}
+ *   {"t":NS,"ev":"frame","up":1,"type":3,"len":42}
+ *   {"t":NS,"ev":"rule_break","text":"blk0: ..."}
+ *   {"t":NS,"ev":"dropped","n":17}
+ *
+ * t: CLOCK_MONOTONIC.  Callers append to a buffer and never wait for the
+ * file: a full buffer drops lines and counts them.  A thread of its own
+ * writes.  Every call is a NULL check when tracing is off.
+ */
+#ifndef HUTCH_TRACE_H
+#define HUTCH_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRACE_BUFFER_BYTES   (256u << 10)
+#define TRACE_LINE_BYTES_MAX 512
+
+struct trace;
+
+int trace_create(struct trace **ret, int fd); /* fd: borrowed */
+/* Start the writer thread; confines itself. */
+int trace_start(struct trace *t);
+/* Wait, at most a second, until all is written. */
+void trace_flush(struct trace *t);
+
+void trace_line(struct trace *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static inline void trace_io(struct trace *t, unsigned vcpu, uint16_t port,
+			    uint32_t len, int is_out)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"io\",\"vcpu\":%u,\"port\":%u,\"len\":%u,"
+			   "\"out\":%d",
+			   vcpu, port, len, is_out);
+}
+
+static inline void trace_mmio(struct trace *t, unsigned vcpu, uint64_t addr,
+			      uint32_t len, int is_out)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"mmio\",\"vcpu\":%u,\"addr\":%llu,"
+			   "\"len\":%u,\"out\":%d",
+			   vcpu, (unsigned long long)addr, len, is_out);
+}
+
+static inline void trace_exit(struct trace *t, unsigned vcpu, uint32_t reason)
+{
+	if (t)
+		trace_line(t, "\"ev\":\"exit\",\"vcpu\":%u,\"reason\":%u", vcpu,
+			   reason);
+}
+
+static inline void trace_mark(struct trace *t, unsigned vcpu, uint32_t value,
+			      uint64_t exits)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"mark\",\"vcpu\":%u,\"value\":%u,"
+			   "\"exits\":%llu",
+			   vcpu, value, (unsigned long long)exits);
+}
+
+static inline void trace_irq(struct trace *t, unsigned line)
+{
+	if (t)
+		trace_line(t, "\"ev\":\"irq\",\"line\":%u", line);
+}
+
+static inline void trace_frame(struct trace *t, int is_up, unsigned type,
+			       uint32_t len)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"frame\",\"up\":%d,\"type\":%u,"
+			   "\"len\":%u",
+			   is_up, type, len);
+}
+
+/* `text` is escaped. */
+void trace_text(struct trace *t, const char *ev, const char *text);
+
+#endif

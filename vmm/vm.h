@@ -1,0 +1,75 @@
+/*
+ * One microVM: its parts, and what is done to all of them together.
+ *
+ * Threads: the main thread (control), one I/O thread (disks and channel), one
+ * thread a vCPU, and a trace writer when asked for.  What a vCPU or the I/O
+ * thread has to say goes to the main thread by `notice`.
+ *
+ * Guest physical memory:
+ *
+ *   0 ........ RAM .... 3 GiB | devices, I/O APIC, local APIC | 4 GiB .. RAM
+ *                               0xd0000000  virtio-mmio, a page each
+ *                               0xfec00000  I/O APIC
+ *                               0xfee00000  local APIC (in KVM)
+ */
+#ifndef HUTCH_VM_H
+#define HUTCH_VM_H
+
+#include "guest_log.h"
+#include "io.h"
+#include "kvm.h"
+#include "mem.h"
+#include "notice.h"
+#include "options.h"
+#include "trace.h"
+#include "vcpu.h"
+#include "virtio/blk.h"
+#include "virtio/vsock.h"
+#include "vmm_ctl.h"
+#include "x86/ioapic.h"
+#include "x86/pvxsave.h"
+
+#define DEVICES_MAX (DISKS_MAX + 1)
+
+struct vm {
+	struct kvm kvm;
+	struct mem mem;
+	struct ioapic ioapic;
+	struct pvx pvx;
+	struct guest_log log;
+	struct notice notice;
+	struct trace *trace; /* owned; NULL = off */
+	struct io *io;
+	pthread_t io_thread;
+	struct blk *disk[DISKS_MAX];
+	struct vsock *vsock;
+	/* All devices in the order of their windows and lines. */
+	struct virtio_dev *device[DEVICES_MAX];
+	unsigned n_disks, n_devices;
+	struct vcpus vcpus;
+	bool is_paused, is_log_forwarded;
+	int pagemap; /* owned: of this process */
+};
+
+/* Memory, devices and vCPUs as `o` says; all parked, nothing loaded. */
+int vm_create(struct vm *vm, struct options *o, struct err *e);
+/* Start the threads (each confined); the vCPUs stay parked. */
+int vm_start(struct vm *vm, struct err *e);
+
+/* Main thread.  Paused: all vCPUs parked, no disk operation in flight, no
+ * bytes taken from sockets. */
+void vm_pause(struct vm *vm);
+void vm_resume(struct vm *vm);
+void vm_stats(struct vm *vm, struct vmm_stats *ret);
+
+/* Any thread: the VM is over.  The first reason wins. */
+#define vm_end(vm, why, ...) notice_end(&(vm)->notice, why, __VA_ARGS__)
+/* The same from a vCPU's thread, which then parks instead of running on. */
+#define vcpu_end(c, why, ...)                                                  \
+	do {                                                                   \
+		vm_end((c)->vm, why, __VA_ARGS__);                             \
+		__atomic_store_n(&(c)->vm->vcpus.want, VCPU_PARK,              \
+				 __ATOMIC_SEQ_CST);                            \
+	} while (0)
+
+#endif
