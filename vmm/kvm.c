@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define KVM_TSS_GPA	    0xfffbd000ull /* three pages VMX may use, in the gap */
+#define KVM_TSS_GPA	    0xfffbd000ull /* three pages, for VMX */
 #define KVM_IDENTITY_GPA    0xfffbc000ull
 #define IOAPIC_PINS	    24
 #define STAT_NAME_BYTES_MAX 64
