@@ -1,6 +1,16 @@
 # The store: SQLite in one thread.  Included by hostd/part.mk.
 
 STORE_SRCS := $(addprefix hostd/store/,record.c codec.c record_cbor.c db.c \
-	migrate.c store.c key.c sandbox.c command.c run.c event.c recover.c \
-	retention.c)
+	db_files.c migrate.c store.c page.c key.c sandbox.c command.c run.c \
+	event.c recover.c retention.c)
 STORE_LIBS := -lsqlite3 -lcbor -lpthread
+
+store_tests := store
+store_test_srcs := $(STORE_SRCS) hostd/store/store_test_util.c \
+	hostd/loop.c hostd/loop_timer.c hostd/loop_work.c \
+	hostd/clock.c $(BASE_SRCS)
+
+UNIT_TESTS += $(store_tests:%=tests/hostd/%_test)
+$(foreach t,$(store_tests),$(eval $(call program,tests/hostd/$(t)_test,\
+	hostd/store/$(t)_test.c $(store_test_srcs),\
+	$(STORE_LIBS) -luring -lcmocka)))

@@ -13,14 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ID_BYTES_MAX 40		 /* "sbx_" + 26, with room */
-#define GRAPH_NAME_BYTES_MAX 64
-#define TEMPLATE_NAME_BYTES_MAX 64
-#define REASON_BYTES_MAX 256
+#define ID_BYTES_MAX		  40 /* "sbx_" + 26, with room */
+#define GRAPH_NAME_BYTES_MAX	  64
+#define TEMPLATE_NAME_BYTES_MAX	  64
+#define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
-#define HASH_BYTES 32
-#define OUTPUT_HEAD_BYTES (48u << 10)
-#define OUTPUT_TAIL_BYTES (48u << 10)
+#define HASH_BYTES		  32
+#define OUTPUT_HEAD_BYTES	  (48u << 10)
+#define OUTPUT_TAIL_BYTES	  (48u << 10)
 
 enum sandbox_status {
 	SBX_STARTING = 1,
@@ -58,7 +58,7 @@ enum end_reason {
 	END_NOT_STARTED = 6,
 	END_RESULT_TOO_LARGE = 7,
 	END_RESULT_NOT_JSON = 8,
-	END_VM_LOST = 9,	/* the VM died under it */
+	END_VM_LOST = 9,	 /* the VM died under it */
 	END_DAEMON_RESTART = 10, /* hutchd was restarted */
 	END_HOST_REBOOT = 11,
 	END_GUEST_PROTOCOL = 12, /* the guest broke the protocol */
@@ -78,8 +78,8 @@ struct sandbox_rec {
 	enum sandbox_status status;
 	enum sandbox_kind kind;
 	char template_name[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
-	char template_id[ID_BYTES_MAX];	  /* sbt_..., "" for a base */
-	uint32_t template_version;	  /* 0 for a base */
+	char template_id[ID_BYTES_MAX]; /* sbt_..., "" for a base */
+	uint32_t template_version;	/* 0 for a base */
 	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
 	uint8_t image_sha256[HASH_BYTES]; /* of the root image */
 	uint8_t kernel_sha256[HASH_BYTES];

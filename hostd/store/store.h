@@ -45,8 +45,8 @@ typedef void (*store_key_fn)(void *ctx, int rc, const struct key_info *k,
 			     const uint8_t hash[HASH_BYTES]);
 int store_key_add(struct store *s, const struct key_info *k,
 		  const uint8_t hash[HASH_BYTES], store_rc_fn fn, void *ctx);
-int store_key_revoke(struct store *s, const char *environment,
-		     const char *name, store_rc_fn fn, void *ctx);
+int store_key_revoke(struct store *s, const char *environment, const char *name,
+		     store_rc_fn fn, void *ctx);
 /* Once per key, then once with k == NULL. */
 int store_key_list(struct store *s, store_key_fn fn, void *ctx);
 
@@ -66,6 +66,9 @@ struct store_found {
 	char sandbox[ID_BYTES_MAX], command[ID_BYTES_MAX];
 };
 typedef void (*store_begin_fn)(void *ctx, int rc, const struct store_found *f);
+/* Look only: what store_run_begin would find. */
+int store_key_find(struct store *s, const struct store_begin *b,
+		   store_begin_fn fn, void *ctx);
 /* Copies everything it needs before it returns. */
 int store_run_begin(struct store *s, const struct store_begin *b,
 		    const struct sandbox_rec *sbx,
@@ -76,6 +79,12 @@ int store_run_begin(struct store *s, const struct store_begin *b,
 int store_update(struct store *s, const struct sandbox_rec *sbx,
 		 const struct command_rec *cmd, bool with_output,
 		 store_rc_fn fn, void *ctx);
+/*
+ * What an op may fail with, beside -ENOMEM: -ENOSPC and -EIO (nothing of it is
+ * there, later ones may work), -EPERM (a final status is not changed),
+ * -EINVAL (a value cannot be stored; a cursor names nothing).  A damaged
+ * record is set aside, told in the log once, and is -EBADMSG from then on.
+ */
 
 typedef void (*store_sandbox_fn)(void *ctx, int rc, struct sandbox_rec *r);
 typedef void (*store_command_fn)(void *ctx, int rc, struct command_rec *r);
@@ -86,9 +95,17 @@ int store_sandbox_get(struct store *s, const char *environment,
 int store_command_get(struct store *s, const char *environment,
 		      const char *graph, const char *id, bool with_output,
 		      store_command_fn fn, void *ctx);
+/* A command and its sandbox. */
+typedef void (*store_run_fn)(void *ctx, int rc, struct sandbox_rec *sbx,
+			     struct command_rec *cmd);
+int store_run_get(struct store *s, const char *environment, const char *graph,
+		  const char *command, bool with_output, store_run_fn fn,
+		  void *ctx);
 
 /* Newest first; `cursor` = id of the last one of the page before or NULL;
- * status 0 = any; sandbox NULL = any. */
+ * status 0 = any; sandbox NULL = any; environment or graph NULL = any (for the
+ * administrator).  At most 1000 records; commands come without the bytes of
+ * results and output. */
 struct store_page {
 	const char *environment, *graph, *cursor, *sandbox, *template_name;
 	int status;
@@ -106,13 +123,14 @@ int store_command_list(struct store *s, const struct store_page *p,
 /*
  * At start, before anything else runs: every sandbox and command that is not
  * final ends `lost` with `reason` (END_DAEMON_RESTART or, where the record's
- * host boot id differs from `boot_id`, END_HOST_REBOOT).  Synchronous.
+ * host boot id differs from `boot_id`, END_HOST_REBOOT).  A sandbox that was
+ * `destroying` is `destroyed`, a `stopped` one has no VM and stays.
+ * Synchronous.
  */
 int store_recover(struct store *s, const char *boot_id, int64_t now_ms,
 		  unsigned *ret_n_lost, struct err *e);
 /* Erase what is past its time: output of one-call runs (7 days after the
  * end), records (30 days).  Idempotency keys go with their record. */
-int store_retention(struct store *s, int64_t now_ms, store_rc_fn fn,
-		    void *ctx);
+int store_retention(struct store *s, int64_t now_ms, store_rc_fn fn, void *ctx);
 
 #endif

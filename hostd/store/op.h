@@ -1,0 +1,88 @@
+/*
+ * Inside of the store: operations, the thread, and what each table's file
+ * offers to the others.  Nobody outside hostd/store includes this.
+ */
+#ifndef HUTCHD_STORE_OP_H
+#define HUTCHD_STORE_OP_H
+
+#include "db.h"
+#include "list.h"
+#include "record_cbor.h"
+#include "store.h"
+
+/* Ops of one transaction: bounds the memory held and the time to COMMIT. */
+#define STORE_GROUP_OPS_MAX    256
+#define STORE_LIST_RECORDS_MAX 1000
+#define STORE_OUTPUT_KEPT_MS   (7 * INT64_C(86400000))
+#define STORE_RECORDS_KEPT_MS  (30 * INT64_C(86400000))
+/* Rows erased in one transaction. */
+#define STORE_ERASE_MAX 100
+
+/*
+ * Embedded at the start of each kind of op, on the heap.  exec: store thread,
+ * 0 or -errno, in a savepoint unless is_read (which writes nothing but that a
+ * record was set aside).  done: loop thread, after the COMMIT; calls the
+ * owner's function and frees the op.
+ */
+struct store_op {
+	struct list node;
+	int (*exec)(struct db *db, struct store_op *op);
+	void (*done)(struct store_op *op);
+	struct store *store;
+	int rc;
+	bool is_read;
+};
+
+/* Hand over; done() runs exactly once. */
+void store_submit(struct store *s, struct store_op *op);
+/* Run it and wait; for the start, before the loop runs. op->rc tells. */
+void store_run_now(struct store *s, struct store_op *op);
+
+/* An id in its environment and graph; "" matches nothing. */
+struct scope {
+	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1],
+		id[ID_BYTES_MAX];
+};
+void scope_set(struct scope *at, const char *environment, const char *graph,
+	       const char *id);
+
+/* ---- tables
+ * ------------------------------------------------------------------ */
+
+enum event_kind {
+	EVENT_SANDBOX = 1,
+	EVENT_COMMAND = 2,
+	EVENT_DAEMON = 3,
+	EVENT_QUARANTINE = 4,
+};
+struct event_at {
+	const char *environment, *graph, *sandbox, *command;
+	enum event_kind kind;
+};
+int event_add(struct db *db, const struct event_at *at,
+	      const struct event_rec *rec);
+
+/* Insert or update, with the event when the status changed.  -EPERM: the
+ * stored status is final and another one was given. */
+int sandbox_put(struct db *db, const struct sandbox_rec *r);
+/* -ENOENT, or -EBADMSG when the record cannot be read (it is set aside). */
+int sandbox_read(struct db *db, const char *id, struct sandbox_rec *r);
+void sandbox_set_aside(struct db *db, const char *id, int why);
+
+int command_put(struct db *db, const struct command_rec *r, bool with_output);
+/* The caller finishes r; -ENOENT, -EBADMSG as above. */
+int command_read(struct db *db, const struct scope *at, bool with_output,
+		 struct command_rec *r);
+void command_set_aside(struct db *db, const char *id, int why);
+/* Copy without output bytes. */
+int command_copy_for_store(struct command_rec *dst,
+			   const struct command_rec *src, bool with_output);
+
+/* Where the page begins: seq of the cursor's row.  -EINVAL: no such row. */
+int page_start(struct db *db, const char *sql, const struct store_page *p,
+	       int64_t *ret_before);
+/* A page with strings of its own; page_finish frees. */
+int page_copy(struct store_page *dst, const struct store_page *src);
+void page_finish(struct store_page *p);
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * The field lists of the records: what api/records.cddl says in prose.  Keys
+ * are never used again for something else; a new field is a new version.
+ */
+#include "record_cbor.h"
+#include "codec.h"
+#include "guest_proto.h"
+#include "record.h"
+#include <stddef.h>
+
+#define N_OF(a)	       (sizeof(a) / sizeof((a)[0]))
+#define TEXT_MAX(s, m) (sizeof(((s *)0)->m) - 1)
+
+#define S(m) offsetof(struct sandbox_rec, m)
+#define S_TEXT(k, m)                                                           \
+	{                                                                      \
+		k, F_TEXT, S(m), 0, TEXT_MAX(struct sandbox_rec, m)            \
+	}
+
+static const struct field sandbox_fields[] = {
+	S_TEXT(1, id),
+	S_TEXT(2, environment),
+	S_TEXT(3, graph),
+	{4, F_ENUM, S(status), SBX_STARTING, SBX_LOST},
+	{5, F_ENUM, S(kind), SBX_KIND_ONE_CALL, SBX_KIND_HELD},
+	S_TEXT(6, template_name),
+	S_TEXT(7, template_id),
+	{8, F_U32, S(template_version), 0, UINT32_MAX},
+	S_TEXT(9, template_base),
+	{10, F_HASH, S(image_sha256), 0, HASH_BYTES},
+	{11, F_HASH, S(kernel_sha256), 0, HASH_BYTES},
+	{12, F_U32, S(limits.vcpus), 0, UINT32_MAX},
+	{13, F_U32, S(limits.memory_mib), 0, UINT32_MAX},
+	{14, F_U32, S(limits.disk_mib), 0, UINT32_MAX},
+	{15, F_U32, S(idle_seconds), 0, UINT32_MAX},
+	{16, F_U32, S(expires_in_seconds), 0, UINT32_MAX},
+	{17, F_I64, S(created_ms), 0, 0},
+	{18, F_I64, S(started_ms), 0, 0},
+	{19, F_I64, S(stopped_ms), 0, 0},
+	{20, F_I64, S(ended_ms), 0, 0},
+	{21, F_I64, S(last_active_ms), 0, 0},
+	{22, F_I64, S(expires_ms), 0, 0},
+	{23, F_ENUM, S(reason), END_NONE, END_PREPARE_FAILED},
+	S_TEXT(24, reason_text),
+	{25, F_U64, S(incarnation), 0, UINT64_MAX},
+	S_TEXT(26, host_boot_id),
+	S_TEXT(27, command),
+};
+
+static const struct record_type sandbox_type = {
+	"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields,
+	N_OF(sandbox_fields)};
+
+#define C(m) offsetof(struct command_rec, m)
+#define C_TEXT(k, m)                                                           \
+	{                                                                      \
+		k, F_TEXT, C(m), 0, TEXT_MAX(struct command_rec, m)            \
+	}
+
+static const struct field command_fields[] = {
+	C_TEXT(1, id),
+	C_TEXT(2, sandbox),
+	C_TEXT(3, environment),
+	C_TEXT(4, graph),
+	{5, F_ENUM, C(kind), CMD_KIND_RUN, CMD_KIND_EXEC},
+	{6, F_ENUM, C(status), CMD_QUEUED, CMD_LOST},
+	{7, F_ENUM, C(reason), END_NONE, END_PREPARE_FAILED},
+	C_TEXT(8, reason_text),
+	{9, F_I32, C(exit_code), 0, 0},
+	{10, F_I32, C(signal), 0, 0},
+	{11, F_U32, C(timeout_ms), 0, UINT32_MAX},
+	{12, F_I64, C(created_ms), 0, 0},
+	{13, F_I64, C(started_ms), 0, 0},
+	{14, F_I64, C(ended_ms), 0, 0},
+	{15, F_HASH, C(code_sha256), 0, HASH_BYTES},
+	{16, F_HASH, C(input_sha256), 0, HASH_BYTES},
+	{17, F_HASH, C(config_sha256), 0, HASH_BYTES},
+	{18, F_U64, C(code_bytes), 0, UINT64_MAX},
+	{19, F_U64, C(input_bytes), 0, UINT64_MAX},
+	{20, F_U64, C(config_bytes), 0, UINT64_MAX},
+	{21, F_U64, C(stdin_bytes), 0, UINT64_MAX},
+	{22, F_BYTES, C(env_names), 0, RECORD_ENV_NAMES_BYTES_MAX},
+	{23, F_BYTES, C(argv), 0, RECORD_ARGV_BYTES_MAX},
+	{24, F_BOOL, C(has_result), 0, 0},
+	{25, F_BYTES, C(result), 0, GP_RESULT_BYTES_MAX},
+	{26, F_U64, C(user_us), 0, UINT64_MAX},
+	{27, F_U64, C(sys_us), 0, UINT64_MAX},
+	{28, F_U64, C(rss_bytes), 0, UINT64_MAX},
+	{29, F_U64, C(out[0].total), 0, UINT64_MAX},
+	{30, F_U64, C(out[0].tail_at), 0, UINT64_MAX},
+	{31, F_U64, C(out[1].total), 0, UINT64_MAX},
+	{32, F_U64, C(out[1].tail_at), 0, UINT64_MAX},
+};
+
+static const struct record_type command_type = {
+	"command", 1, sizeof(struct command_rec), command_fields,
+	N_OF(command_fields)};
+
+#define K(m) offsetof(struct key_info, m)
+
+/* is_revoked is a column: it changes without the record. */
+static const struct field key_fields[] = {
+	{1, F_TEXT, K(environment), 0, TEXT_MAX(struct key_info, environment)},
+	{2, F_TEXT, K(name), 0, TEXT_MAX(struct key_info, name)},
+	{3, F_ENUM, K(plan), PLAN_FREE, PLAN_FULL},
+	{4, F_BOOL, K(is_enabled), 0, 0},
+};
+
+static const struct record_type key_type = {"key", 1, sizeof(struct key_info),
+					    key_fields, N_OF(key_fields)};
+
+#define E(m) offsetof(struct event_rec, m)
+
+static const struct field event_fields[] = {
+	{1, F_U32, E(from), 0, UINT8_MAX},
+	{2, F_U32, E(to), 0, UINT8_MAX},
+	{3, F_ENUM, E(reason), END_NONE, END_PREPARE_FAILED},
+	{4, F_TEXT, E(reason_text), 0, TEXT_MAX(struct event_rec, reason_text)},
+};
+
+static const struct record_type event_type = {
+	"event", 1, sizeof(struct event_rec), event_fields, N_OF(event_fields)};
+
+int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out)
+{
+	return codec_encode(&sandbox_type, r, out);
+}
+
+int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&sandbox_type, r, cbor, len);
+}
+
+int command_rec_encode(const struct command_rec *r, struct bytes *out)
+{
+	return codec_encode(&command_type, r, out);
+}
+
+int command_rec_decode(struct command_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&command_type, r, cbor, len);
+}
+
+int key_rec_encode(const struct key_info *r, struct bytes *out)
+{
+	return codec_encode(&key_type, r, out);
+}
+
+int key_rec_decode(struct key_info *r, const void *cbor, size_t len)
+{
+	return codec_decode(&key_type, r, cbor, len);
+}
+
+int event_rec_encode(const struct event_rec *r, struct bytes *out)
+{
+	return codec_encode(&event_type, r, out);
+}
+
+int event_rec_decode(struct event_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&event_type, r, cbor, len);
+}

@@ -1,0 +1,285 @@
+/*
+ * What is written together: the begin of a run (idempotency key, sandbox and
+ * command in one transaction), later states of both, and the reading back of
+ * both.  Table `idempotency` lives here.  x'a10001' is the CBOR record {0: 1}:
+ * version 1 with nothing but its columns.
+ */
+#include "../clock.h"
+#include "op.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- begin, find
+ * -------------------------------------------------------------- */
+
+struct begin_op {
+	struct store_op op;
+	struct scope at; /* environment and graph */
+	char operation[32], key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	uint8_t hash[HASH_BYTES];
+	struct sandbox_rec sbx;
+	struct command_rec cmd; /* owned */
+	struct store_found found;
+	store_begin_fn fn;
+	void *ctx;
+};
+
+static int find(struct db *db, struct begin_op *b)
+{
+	struct query q =
+		query(db, "SELECT request_hash, sandbox, command FROM"
+			  " idempotency WHERE environment = ?1 AND graph = ?2"
+			  " AND operation = ?3 AND \"key\" = ?4");
+	struct store_found *f = &b->found;
+	const void *hash;
+	size_t len;
+	int rc;
+
+	memset(f, 0, sizeof(*f));
+	q_text(&q, b->at.environment);
+	q_text(&q, b->at.graph);
+	q_text(&q, b->operation);
+	q_text(&q, b->key);
+	while ((rc = q_row(&q)) > 0) {
+		f->is_found = true;
+		hash = q_blob_at(&q, 0, &len);
+		f->is_same_request =
+			len == HASH_BYTES && !memcmp(hash, b->hash, HASH_BYTES);
+		snprintf(f->sandbox, sizeof(f->sandbox), "%s",
+			 q_text_at(&q, 1));
+		snprintf(f->command, sizeof(f->command), "%s",
+			 q_text_at(&q, 2));
+	}
+	return rc;
+}
+
+static int find_exec(struct db *db, struct store_op *op)
+{
+	return find(db, (struct begin_op *)op);
+}
+
+static int graph_put(struct db *db, const struct sandbox_rec *r)
+{
+	struct query q =
+		query(db, "INSERT OR IGNORE INTO graph(environment, name,"
+			  " created_ms, rec) VALUES(?1, ?2, ?3, x'a10001')");
+
+	q_text(&q, r->environment);
+	q_text(&q, r->graph);
+	q_int(&q, clock_wall_ms());
+	return q_run(&q);
+}
+
+static int begin_exec(struct db *db, struct store_op *op)
+{
+	struct begin_op *b = (struct begin_op *)op;
+	struct query q;
+	int rc = find(db, b);
+
+	if (rc || b->found.is_found)
+		return rc;
+	rc = graph_put(db, &b->sbx);
+	if (!rc)
+		rc = sandbox_put(db, &b->sbx);
+	if (!rc)
+		rc = command_put(db, &b->cmd, false);
+	if (rc)
+		return rc;
+	q = query(db, "INSERT INTO idempotency(environment, graph, operation,"
+		      " \"key\", request_hash, sandbox, command, created_ms,"
+		      " rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+		      " x'a10001')");
+	q_text(&q, b->at.environment);
+	q_text(&q, b->at.graph);
+	q_text(&q, b->operation);
+	q_text(&q, b->key);
+	q_blob(&q, b->hash, HASH_BYTES);
+	q_text(&q, b->sbx.id);
+	q_text(&q, b->cmd.id);
+	q_int(&q, b->sbx.created_ms);
+	return q_run(&q);
+}
+
+static void begin_done(struct store_op *op)
+{
+	struct begin_op *b = (struct begin_op *)op;
+
+	b->fn(b->ctx, op->rc, &b->found);
+	command_rec_finish(&b->cmd);
+	free(b);
+}
+
+static struct begin_op *begin_new(const struct store_begin *b,
+				  store_begin_fn fn, void *ctx)
+{
+	struct begin_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->op.done = begin_done;
+	op->fn = fn;
+	op->ctx = ctx;
+	scope_set(&op->at, b->environment, b->graph, "");
+	snprintf(op->operation, sizeof(op->operation), "%s", b->operation);
+	snprintf(op->key, sizeof(op->key), "%s", b->key);
+	memcpy(op->hash, b->request_hash, HASH_BYTES);
+	return op;
+}
+
+/* Cut names would make two keys one. */
+static bool begin_fits(const struct store_begin *b)
+{
+	return strlen(b->environment) < ID_BYTES_MAX &&
+	       strlen(b->graph) <= GRAPH_NAME_BYTES_MAX &&
+	       strlen(b->operation) <
+		       sizeof(((struct begin_op *)0)->operation) &&
+	       strlen(b->key) <= IDEMPOTENCY_KEY_BYTES_MAX;
+}
+
+int store_key_find(struct store *s, const struct store_begin *b,
+		   store_begin_fn fn, void *ctx)
+{
+	struct begin_op *op;
+
+	if (!begin_fits(b))
+		return -EINVAL;
+	op = begin_new(b, fn, ctx);
+	if (!op)
+		return -ENOMEM;
+	op->op.exec = find_exec;
+	op->op.is_read = true;
+	store_submit(s, &op->op);
+	return 0;
+}
+
+int store_run_begin(struct store *s, const struct store_begin *b,
+		    const struct sandbox_rec *sbx,
+		    const struct command_rec *cmd, store_begin_fn fn, void *ctx)
+{
+	struct begin_op *op;
+	int rc;
+
+	if (!begin_fits(b))
+		return -EINVAL;
+	op = begin_new(b, fn, ctx);
+	if (!op)
+		return -ENOMEM;
+	op->op.exec = begin_exec;
+	op->sbx = *sbx;
+	rc = command_copy_for_store(&op->cmd, cmd, false);
+	if (rc) {
+		free(op);
+		return rc;
+	}
+	store_submit(s, &op->op);
+	return 0;
+}
+
+/* ---- update
+ * -------------------------------------------------------------------- */
+
+struct update_op {
+	struct store_op op;
+	bool has_sbx, has_cmd, with_output;
+	struct sandbox_rec sbx;
+	struct command_rec cmd; /* owned */
+	store_rc_fn fn;
+	void *ctx;
+};
+
+static int update_exec(struct db *db, struct store_op *op)
+{
+	struct update_op *u = (struct update_op *)op;
+	int rc = u->has_sbx ? sandbox_put(db, &u->sbx) : 0;
+
+	if (!rc && u->has_cmd)
+		rc = command_put(db, &u->cmd, u->with_output);
+	return rc;
+}
+
+static void update_done(struct store_op *op)
+{
+	struct update_op *u = (struct update_op *)op;
+
+	u->fn(u->ctx, op->rc);
+	command_rec_finish(&u->cmd);
+	free(u);
+}
+
+int store_update(struct store *s, const struct sandbox_rec *sbx,
+		 const struct command_rec *cmd, bool with_output,
+		 store_rc_fn fn, void *ctx)
+{
+	struct update_op *u = calloc(1, sizeof(*u));
+	int rc = 0;
+
+	if (!u)
+		return -ENOMEM;
+	u->op.exec = update_exec;
+	u->op.done = update_done;
+	u->has_sbx = sbx != NULL;
+	u->has_cmd = cmd != NULL;
+	u->with_output = with_output;
+	u->fn = fn;
+	u->ctx = ctx;
+	if (sbx)
+		u->sbx = *sbx;
+	if (cmd)
+		rc = command_copy_for_store(&u->cmd, cmd, with_output);
+	if (rc) {
+		free(u);
+		return rc;
+	}
+	store_submit(s, &u->op);
+	return 0;
+}
+
+/* ---- read both
+ * ------------------------------------------------------------------ */
+
+struct run_op {
+	struct store_op op;
+	struct scope at;
+	bool with_output;
+	struct sandbox_rec sbx;
+	struct command_rec cmd; /* owned */
+	store_run_fn fn;
+	void *ctx;
+};
+
+static int run_exec(struct db *db, struct store_op *op)
+{
+	struct run_op *r = (struct run_op *)op;
+	int rc = command_read(db, &r->at, r->with_output, &r->cmd);
+
+	return rc ? rc : sandbox_read(db, r->cmd.sandbox, &r->sbx);
+}
+
+static void run_done(struct store_op *op)
+{
+	struct run_op *r = (struct run_op *)op;
+
+	r->fn(r->ctx, op->rc, op->rc ? NULL : &r->sbx, op->rc ? NULL : &r->cmd);
+	command_rec_finish(&r->cmd);
+	free(r);
+}
+
+int store_run_get(struct store *s, const char *environment, const char *graph,
+		  const char *command, bool with_output, store_run_fn fn,
+		  void *ctx)
+{
+	struct run_op *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->op.exec = run_exec;
+	r->op.done = run_done;
+	r->op.is_read = true;
+	r->with_output = with_output;
+	r->fn = fn;
+	r->ctx = ctx;
+	scope_set(&r->at, environment, graph, command);
+	store_submit(s, &r->op);
+	return 0;
+}

@@ -1,0 +1,277 @@
+/* Table `sandbox`: put, get, list. */
+#include "../clock.h"
+#include "log.h"
+#include "op.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- rows
+ * -------------------------------------------------------------------- */
+
+static int changed(struct db *db, const struct sandbox_rec *r, uint32_t from)
+{
+	const struct event_at at = {r->environment, r->graph, r->id, "",
+				    EVENT_SANDBOX};
+	struct event_rec ev = {
+		.from = from, .to = r->status, .reason = r->reason};
+
+	memcpy(ev.reason_text, r->reason_text, sizeof(ev.reason_text));
+	return event_add(db, &at, &ev);
+}
+
+int sandbox_put(struct db *db, const struct sandbox_rec *r)
+{
+	_cleanup_bytes_ struct bytes cbor = {0};
+	uint32_t from = 0;
+	struct query q;
+	int rc = sandbox_rec_encode(r, &cbor);
+
+	if (rc)
+		return rc;
+	q = query(db, "SELECT status FROM sandbox WHERE id = ?1");
+	q_text(&q, r->id);
+	while ((rc = q_row(&q)) > 0)
+		from = (uint32_t)q_int_at(&q, 0);
+	if (rc)
+		return rc;
+	if (from && sandbox_status_is_final(from) && from != r->status)
+		return -EPERM;
+	q = query(db,
+		  "INSERT INTO sandbox(id, environment, graph, status, kind,"
+		  " template_name, incarnation, created_ms, ended_ms,"
+		  " expires_ms, rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+		  " ?9, ?10, ?11) ON CONFLICT(id) DO UPDATE SET"
+		  " status = ?4, incarnation = ?7, ended_ms = ?9,"
+		  " expires_ms = ?10, rec = ?11");
+	q_text(&q, r->id);
+	q_text(&q, r->environment);
+	q_text(&q, r->graph);
+	q_int(&q, r->status);
+	q_int(&q, r->kind);
+	q_text(&q, r->template_name);
+	q_int(&q, (int64_t)r->incarnation);
+	q_int(&q, r->created_ms);
+	q_int(&q, r->ended_ms);
+	q_int(&q, r->expires_ms);
+	q_blob(&q, cbor.data, cbor.len);
+	rc = q_run(&q);
+	if (!rc && from != r->status)
+		rc = changed(db, r, from);
+	return rc;
+}
+
+void sandbox_set_aside(struct db *db, const char *id, int why)
+{
+	const struct event_at at = {"", "", id, "", EVENT_QUARANTINE};
+	const struct event_rec ev = {0};
+	struct query q;
+
+	log_error("%s store: the sandbox record cannot be read (%s); it is "
+		  "set aside",
+		  id, why == -ENOTSUP ? "unknown version" : "damaged");
+	/* Its VM, if it had one, is gone with the daemon that knew it. */
+	q = query(db, "UPDATE sandbox SET is_quarantined = 1, status = CASE"
+		      " WHEN status IN (6, 7, 8) THEN status ELSE 8 END,"
+		      " ended_ms = CASE WHEN ended_ms > 0 THEN ended_ms ELSE"
+		      " ?2 END WHERE id = ?1 AND is_quarantined = 0");
+	q_text(&q, id);
+	q_int(&q, clock_wall_ms());
+	if (!q_run(&q))
+		event_add(db, &at, &ev);
+}
+
+int sandbox_read(struct db *db, const char *id, struct sandbox_rec *r)
+{
+	struct query q = query(db, "SELECT rec, is_quarantined FROM sandbox"
+				   " WHERE id = ?1");
+	bool is_aside = false;
+	const void *p;
+	size_t len;
+	int rc;
+
+	q_text(&q, id);
+	rc = q_row(&q);
+	if (rc <= 0)
+		return rc ? rc : -ENOENT;
+	p = q_blob_at(&q, 0, &len);
+	is_aside = q_int_at(&q, 1);
+	rc = is_aside ? -EBADMSG : sandbox_rec_decode(r, p, len);
+	q_end(&q);
+	if (rc && !is_aside)
+		sandbox_set_aside(db, id, rc);
+	return rc ? -EBADMSG : 0;
+}
+
+/* ---- get
+ * --------------------------------------------------------------------- */
+
+struct get_op {
+	struct store_op op;
+	struct scope at;
+	struct sandbox_rec rec;
+	store_sandbox_fn fn;
+	void *ctx;
+};
+
+static int get_exec(struct db *db, struct store_op *op)
+{
+	struct get_op *g = (struct get_op *)op;
+	struct query q = query(db, "SELECT 1 FROM sandbox WHERE id = ?1 AND"
+				   " environment = ?2 AND graph = ?3");
+	int rc;
+
+	q_text(&q, g->at.id);
+	q_text(&q, g->at.environment);
+	q_text(&q, g->at.graph);
+	rc = q_row(&q);
+	if (rc <= 0)
+		return rc ? rc : -ENOENT;
+	q_end(&q);
+	return sandbox_read(db, g->at.id, &g->rec);
+}
+
+static void get_done(struct store_op *op)
+{
+	struct get_op *g = (struct get_op *)op;
+
+	g->fn(g->ctx, op->rc, op->rc ? NULL : &g->rec);
+	free(g);
+}
+
+int store_sandbox_get(struct store *s, const char *environment,
+		      const char *graph, const char *id, store_sandbox_fn fn,
+		      void *ctx)
+{
+	struct get_op *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	g->op.exec = get_exec;
+	g->op.done = get_done;
+	g->op.is_read = true;
+	g->fn = fn;
+	g->ctx = ctx;
+	scope_set(&g->at, environment, graph, id);
+	store_submit(s, &g->op);
+	return 0;
+}
+
+/* ---- list
+ * -------------------------------------------------------------------- */
+
+struct list_op {
+	struct store_op op;
+	struct store_page page; /* owned strings */
+	struct sandbox_rec *recs;
+	size_t n;
+	bool has_more;
+	store_sandboxes_fn fn;
+	void *ctx;
+};
+
+/* Of one graph; of every graph for the administrator. */
+static const char list_graph_sql[] =
+	"SELECT id, rec FROM sandbox WHERE environment = ?1 AND graph = ?2"
+	" AND seq < ?3 AND (?4 = 0 OR status = ?4)"
+	" AND (?5 IS NULL OR template_name = ?5) AND is_quarantined = 0"
+	" ORDER BY seq DESC LIMIT ?6";
+static const char list_all_sql[] =
+	"SELECT id, rec FROM sandbox WHERE (?1 IS NULL OR environment = ?1)"
+	" AND (?2 IS NULL OR graph = ?2) AND seq < ?3"
+	" AND (?4 = 0 OR status = ?4)"
+	" AND (?5 IS NULL OR template_name = ?5) AND is_quarantined = 0"
+	" ORDER BY seq DESC LIMIT ?6";
+
+static int list_rows(struct db *db, struct list_op *l, int64_t before,
+		     char bad[ID_BYTES_MAX])
+{
+	const struct store_page *p = &l->page;
+	struct query q = query(db, p->environment && p->graph ? list_graph_sql
+							      : list_all_sql);
+	const void *cbor;
+	size_t len;
+	int rc;
+
+	q_text(&q, p->environment);
+	q_text(&q, p->graph);
+	q_int(&q, before);
+	q_int(&q, p->status);
+	q_text(&q, p->template_name);
+	q_int(&q, (int64_t)p->limit + 1);
+	l->n = 0;
+	l->has_more = false;
+	while ((rc = q_row(&q)) > 0) {
+		if (l->n == p->limit) {
+			l->has_more = true;
+			continue;
+		}
+		cbor = q_blob_at(&q, 1, &len);
+		rc = sandbox_rec_decode(&l->recs[l->n], cbor, len);
+		if (rc) {
+			snprintf(bad, ID_BYTES_MAX, "%s", q_text_at(&q, 0));
+			q_end(&q);
+			return rc;
+		}
+		l->n++;
+	}
+	return rc;
+}
+
+static int list_exec(struct db *db, struct store_op *op)
+{
+	struct list_op *l = (struct list_op *)op;
+	char bad[ID_BYTES_MAX];
+	int64_t before;
+	int rc = page_start(db,
+			    "SELECT seq FROM sandbox WHERE id = ?1 AND"
+			    " (?2 IS NULL OR environment = ?2) AND"
+			    " (?3 IS NULL OR graph = ?3)",
+			    &l->page, &before);
+
+	/* A damaged record is set aside and the page is read again. */
+	while (!rc) {
+		memset(bad, 0, sizeof(bad));
+		rc = list_rows(db, l, before, bad);
+		if (!rc || !*bad || rc == -ENOMEM)
+			break;
+		sandbox_set_aside(db, bad, rc);
+		rc = 0;
+	}
+	return rc;
+}
+
+static void list_done(struct store_op *op)
+{
+	struct list_op *l = (struct list_op *)op;
+
+	l->fn(l->ctx, op->rc, l->recs, op->rc ? 0 : l->n, l->has_more);
+	free(l->recs);
+	page_finish(&l->page);
+	free(l);
+}
+
+int store_sandbox_list(struct store *s, const struct store_page *p,
+		       store_sandboxes_fn fn, void *ctx)
+{
+	struct list_op *l = calloc(1, sizeof(*l));
+	int rc = l ? page_copy(&l->page, p) : -ENOMEM;
+
+	if (!rc) {
+		l->recs = calloc(l->page.limit + 1, sizeof(*l->recs));
+		rc = l->recs ? 0 : -ENOMEM;
+	}
+	if (rc) {
+		if (l)
+			page_finish(&l->page);
+		free(l);
+		return rc;
+	}
+	l->op.exec = list_exec;
+	l->op.done = list_done;
+	l->op.is_read = true;
+	l->fn = fn;
+	l->ctx = ctx;
+	store_submit(s, &l->op);
+	return 0;
+}
