@@ -1,0 +1,58 @@
+/*
+ * Command lines as tables: one row per option; parsing, checking and --help
+ * read the same rows.
+ *
+ * `--name VALUE` and `--name=VALUE` are the same; `--` ends the options; an
+ * option may stand before or after the other arguments.  A value out of range,
+ * an unknown name or a missing argument is refused by name.
+ */
+#ifndef HUTCH_CLI_ARGS_H
+#define HUTCH_CLI_ARGS_H
+
+#include "err.h"
+#include <stdint.h>
+#include <stdio.h>
+
+#define ARGS_LIST_MAX 256
+
+enum opt_kind {
+	OPT_FLAG, /* bool */
+	OPT_TEXT, /* const char * */
+	OPT_U64,  /* uint64_t in [min, max] */
+	OPT_LIST, /* struct opt_list: may come many times */
+};
+
+struct opt_list {
+	const char *items[ARGS_LIST_MAX];
+	size_t n;
+};
+
+struct opt {
+	const char *name; /* "timeout"; NULL ends the table */
+	const char *arg;  /* "MS", NULL for a flag */
+	enum opt_kind kind;
+	void *dst;
+	uint64_t min, max;
+	const char *help;
+};
+
+struct args {
+	const char *rest[ARGS_LIST_MAX]; /* what is not an option */
+	size_t n;
+	bool is_help;
+};
+
+/*
+ * Parse argv[0..argc) against two tables (`more` may be NULL).  With
+ * `stop_at_rest` the first argument that is no option and all behind it go to
+ * `rest` untouched.  0 or -1 with `e`.
+ */
+int args_parse(struct args *a, int argc, char **argv, const struct opt *opts,
+	       const struct opt *more, bool stop_at_rest, struct err *e);
+void args_help(const struct opt *opts, FILE *out);
+
+/* Between min and max values in `rest`; `what` names them in the message. */
+int args_expect(const struct args *a, size_t min, size_t max, const char *what,
+		struct err *e);
+
+#endif

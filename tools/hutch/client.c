@@ -1,0 +1,255 @@
+/* The command line's side of the daemon's API; see client.h. */
+#include "client.h"
+#include "daemon.h"
+#include "fd.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int set_state(struct cli *c, const char *dir, const char *rest,
+		     struct err *e)
+{
+	char cwd[CLI_PATH_BYTES_MAX] = "";
+	int n;
+
+	if (dir[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+		return err_set(e, ERR_INTERNAL, "state", "current folder: %s",
+			       strerror(errno));
+	n = snprintf(c->state_dir, sizeof(c->state_dir), "%s%s%s%s", cwd,
+		     cwd[0] ? "/" : "", dir, rest);
+	if (n < 0 || (size_t)n >= sizeof(c->state_dir))
+		return err_set(e, ERR_INVALID_REQUEST, "state",
+			       "the state folder's path is too long");
+	return 0;
+}
+
+int cli_resolve_state(struct cli *c, struct err *e)
+{
+	const char *own = getenv("HUTCH_STATE");
+	const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+	if (c->state && *c->state)
+		return set_state(c, c->state, "", e);
+	if (own && *own)
+		return set_state(c, own, "", e);
+	if (xdg && *xdg)
+		return set_state(c, xdg, "/hutch", e);
+	if (home && *home)
+		return set_state(c, home, "/.local/state/hutch", e);
+	return err_set(e, ERR_INVALID_REQUEST, "state",
+		       "no state folder: set --state, HUTCH_STATE or HOME");
+}
+
+int cli_open(struct cli *c, enum cli_need need, struct err *e)
+{
+	if (c->url) {
+		if (http_init_url(&c->http, c->url, e))
+			return -1;
+		c->is_open = true;
+		return 0;
+	}
+	if (cli_resolve_state(c, e) || daemon_connect(c, need, e)) {
+		c->exit_status = err_info(e->code)->exit_status;
+		return -1;
+	}
+	c->is_open = true;
+	return 0;
+}
+
+void cli_close(struct cli *c)
+{
+	if (!c->is_open)
+		return;
+	if (!c->url)
+		daemon_release(c);
+	http_finish(&c->http);
+	c->is_open = false;
+}
+
+void answer_finish(struct answer *a)
+{
+	http_reply_finish(&a->reply);
+	a->root = (struct json_span){NULL, 0};
+}
+
+/* The row of api/errors.h with this code on the wire. */
+static enum err_code find_code(const char *wire)
+{
+	for (int i = ERR_NONE + 1; i < ERR_N; i++)
+		if (!strcmp(err_info((enum err_code)i)->code, wire))
+			return (enum err_code)i;
+	return ERR_INTERNAL;
+}
+
+static int refused(struct cli *c, const struct answer *a, struct err *e)
+{
+	char code[64], text[400], param[64], id[64];
+
+	if (!a->root.at ||
+	    !answer_text(a->root, "error.code", code, sizeof(code), NULL)) {
+		c->exit_status = err_info(ERR_INTERNAL)->exit_status;
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "the server answered %d without an error body",
+			       a->reply.status);
+	}
+	answer_text(a->root, "error.message", text, sizeof(text), "");
+	answer_text(a->root, "error.param", param, sizeof(param), "");
+	answer_text(a->root, "error.request_id", id, sizeof(id), "");
+	err_set(e, find_code(code), param, "%s (%d %s%s%s)", text,
+		a->reply.status, code, id[0] ? ", request " : "", id);
+	e->retry_after_s =
+		(int)answer_int(a->root, "error.retry_after_seconds", 0);
+	c->exit_status = err_info(e->code)->exit_status;
+	return -1;
+}
+
+static int broke(struct cli *c, int rc, struct err *e)
+{
+	const char *where = c->url ? c->url : c->http.socket;
+
+	c->exit_status = err_info(ERR_UNAVAILABLE)->exit_status;
+	if (rc == -EINTR)
+		return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted");
+	return err_set(e, ERR_UNAVAILABLE, NULL, "%s: %s", where,
+		       strerror(-rc));
+}
+
+int cli_call(struct cli *c, const char *method, const char *path,
+	     const struct bytes *body, const char *key, struct answer *ret,
+	     struct err *e)
+{
+	char headers[1024];
+	struct err ignored;
+	int rc, n;
+
+	memset(ret, 0, sizeof(*ret));
+	n = snprintf(headers, sizeof(headers), "%s%s%s%s%s%s",
+		     c->api_key ? "Authorization: Bearer " : "",
+		     c->api_key ? c->api_key : "", c->api_key ? "\r\n" : "",
+		     key ? "Idempotency-Key: " : "", key ? key : "",
+		     key ? "\r\n" : "");
+	if (n < 0 || (size_t)n >= sizeof(headers) ||
+	    (c->api_key && strpbrk(c->api_key, "\r\n")) ||
+	    (key && strpbrk(key, "\r\n"))) {
+		c->exit_status = CLI_EXIT_USAGE;
+		return err_set(e, ERR_INVALID_REQUEST, "key",
+			       "a key is too long or holds a line end");
+	}
+	/* A call with a key is safe to send again: the daemon runs it once. */
+	rc = http_call(&c->http, method, path, headers, body, key != NULL,
+		       &ret->reply);
+	if (rc)
+		return broke(c, rc, e);
+	if (json_check(ret->reply.body.data, ret->reply.body.len,
+		       JSON_DEPTH_MAX, &ret->root, &ignored))
+		ret->root = (struct json_span){NULL, 0};
+	if (ret->reply.status >= 400)
+		return refused(c, ret, e);
+	if (!ret->root.at) {
+		c->exit_status = err_info(ERR_INTERNAL)->exit_status;
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "the server's answer is not JSON");
+	}
+	return 0;
+}
+
+static int add_query(struct bytes *out, char sep, const char *name,
+		     const char *value)
+{
+	int rc = bytes_printf(out, "%c%s=", sep, name);
+
+	for (const char *p = value; !rc && *p; p++) {
+		bool is_plain =
+			isalnum((unsigned char)*p) || strchr("-._~", *p);
+
+		rc = is_plain ? bytes_append(out, p, 1)
+			      : bytes_printf(out, "%%%02X", (unsigned char)*p);
+	}
+	return rc;
+}
+
+int cli_path(const struct cli *c, struct bytes *out, const char *path, ...)
+{
+	const char *name;
+	char sep = '?';
+	va_list ap;
+	int rc;
+
+	out->len = 0;
+	rc = bytes_append(out, path, strlen(path));
+	if (!rc && c->graph && strncmp(path, "/v1/", 4) == 0) {
+		rc = add_query(out, sep, "graph", c->graph);
+		sep = '&';
+	}
+	va_start(ap, path);
+	while (!rc && (name = va_arg(ap, const char *))) {
+		const char *value = va_arg(ap, const char *);
+
+		if (!value)
+			continue;
+		rc = add_query(out, sep, name, value);
+		sep = '&';
+	}
+	va_end(ap);
+	return rc ? rc : bytes_append(out, "", 1);
+}
+
+const char *answer_text(struct json_span v, const char *path, char *dst,
+			size_t cap, const char *otherwise)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct json_span s;
+	size_t n;
+
+	if (!v.at || !json_at(v, path, &s) || json_string(s, &b)) {
+		if (otherwise)
+			snprintf(dst, cap, "%s", otherwise);
+		return otherwise ? dst : NULL;
+	}
+	n = b.len < cap - 1 ? b.len : cap - 1;
+	for (size_t i = 0; i < n; i++)
+		dst[i] = b.data[i] < 0x20 || b.data[i] == 0x7f
+				 ? '?'
+				 : (char)b.data[i];
+	dst[n] = 0;
+	return dst;
+}
+
+int64_t answer_int(struct json_span v, const char *path, int64_t otherwise)
+{
+	struct json_span s;
+	int64_t n;
+
+	if (!v.at || !json_at(v, path, &s) || json_int(s, &n))
+		return otherwise;
+	return n;
+}
+
+bool answer_bool(struct json_span v, const char *path)
+{
+	struct json_span s;
+	bool is;
+
+	return v.at && json_at(v, path, &s) && !json_bool(s, &is) && is;
+}
+
+int cli_fail(const struct cli *c, const struct err *e)
+{
+	fprintf(stderr, "hutch: %s\n", e->text);
+	if (e->param[0])
+		fprintf(stderr, "hutch: field: %s\n", e->param);
+	if (e->retry_after_s)
+		fprintf(stderr, "hutch: try again in %d s\n", e->retry_after_s);
+	return c->exit_status ? c->exit_status : err_info(e->code)->exit_status;
+}
+
+int cli_usage(const char *command, const struct err *e)
+{
+	fprintf(stderr, "hutch %s: %s\nhutch %s --help shows how\n", command,
+		e->text, command);
+	return CLI_EXIT_USAGE;
+}

@@ -1,0 +1,76 @@
+/*
+ * The command line's side of the daemon's API.
+ *
+ * Two ways to a daemon: --url with an API key (any daemon), or the admin
+ * socket STATE/admin.sock of a local one, which needs no key because only its
+ * owner can open it.  When nothing listens there, daemon.h starts one.
+ */
+#ifndef HUTCH_CLI_CLIENT_H
+#define HUTCH_CLI_CLIENT_H
+
+#include "../../hostd/http/json_out.h"
+#include "../../hostd/http/json_raw.h"
+#include "http.h"
+
+#define CLI_PATH_BYTES_MAX 1024
+#define CLI_EXIT_USAGE	   64
+
+struct cli {
+	/* options of every command */
+	const char *state, *url, *api_key, *graph;
+	bool is_json;
+
+	char state_dir[CLI_PATH_BYTES_MAX]; /* absolute, resolved */
+	struct http http;
+	bool is_open;
+	int user_lock;	     /* shared flock on STATE/users.lock; owned */
+	bool is_daemon_ours; /* started by some `hutch`, not by `serve` */
+	int exit_status;     /* of the last refusal, from api/errors.h */
+};
+
+/* What each command file exports; see main.c. */
+typedef int (*cli_command_fn)(struct cli *c, int argc, char **argv);
+
+/* --state, $HUTCH_STATE, $XDG_STATE_HOME/hutch, ~/.local/state/hutch. */
+int cli_resolve_state(struct cli *c, struct err *e);
+
+/* CLI_FOR_RECORDS: there must be a state folder already. */
+enum cli_need { CLI_FOR_RECORDS, CLI_FOR_RUN };
+int cli_open(struct cli *c, enum cli_need need, struct err *e);
+/* Ends a daemon that was started for us when no other `hutch` uses it. */
+void cli_close(struct cli *c);
+
+struct answer {
+	struct http_reply reply; /* owned */
+	struct json_span root;	 /* {NULL, 0}: the body is no JSON */
+};
+void answer_finish(struct answer *a);
+#define _cleanup_answer_ __attribute__((cleanup(answer_finish)))
+
+/*
+ * One call.  `path` is complete; `key` NULL = no Idempotency-Key.  0 and an
+ * answer with a status under 400, or -1 with `e` filled from the error
+ * envelope (or from what broke) and c->exit_status set.
+ */
+int cli_call(struct cli *c, const char *method, const char *path,
+	     const struct bytes *body, const char *key, struct answer *ret,
+	     struct err *e);
+
+/* PATH?graph=G&NAME=VALUE..., values percent-encoded; NULL value = left out.
+ * Arguments: name, value, ..., NULL. */
+int cli_path(const struct cli *c, struct bytes *out, const char *path, ...)
+	__attribute__((sentinel));
+
+/* A member as text, as a number; `otherwise` when absent or another type.
+ * Text is cut to fit and never has control bytes. */
+const char *answer_text(struct json_span v, const char *path, char *dst,
+			size_t cap, const char *otherwise);
+int64_t answer_int(struct json_span v, const char *path, int64_t otherwise);
+bool answer_bool(struct json_span v, const char *path);
+
+/* Message on standard error; returns the exit status of the refusal. */
+int cli_fail(const struct cli *c, const struct err *e);
+/* The same for a mistake on the command line. */
+int cli_usage(const char *command, const struct err *e);
+
+#endif

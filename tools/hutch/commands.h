@@ -1,0 +1,26 @@
+/*
+ * The commands of `hutch`, one function each.  argv[0] is the first argument
+ * after the command's name.  The return value is the exit status.
+ */
+#ifndef HUTCH_CLI_COMMANDS_H
+#define HUTCH_CLI_COMMANDS_H
+
+#include "args.h"
+#include "client.h"
+
+extern const struct opt *cli_global_opts; /* main.c: --state, --json ... */
+
+int cmd_run(struct cli *c, int argc, char **argv);
+int cmd_ps(struct cli *c, int argc, char **argv);
+int cmd_logs(struct cli *c, int argc, char **argv);
+int cmd_show(struct cli *c, int argc, char **argv);
+int cmd_kill(struct cli *c, int argc, char **argv);
+int cmd_key(struct cli *c, int argc, char **argv);
+int cmd_prepare(struct cli *c, int argc, char **argv);
+int cmd_doctor(struct cli *c, int argc, char **argv);
+int cmd_serve(struct cli *c, int argc, char **argv);
+
+/* Text of `hutch COMMAND --help`: the head, then the options. */
+int cli_help(const char *text, const struct opt *opts);
+
+#endif

@@ -1,0 +1,114 @@
+/* What a command wrote; see output.h. */
+#include "output.h"
+#include "fd.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES "262144"
+
+void pump_init(struct pump *p, const char *stream, int fd)
+{
+	memset(p, 0, sizeof(*p));
+	p->stream = stream;
+	p->fd = fd;
+}
+
+void pump_finish(struct pump *p)
+{
+	bytes_finish(&p->kept);
+}
+
+static int put(struct pump *p, const void *data, size_t len)
+{
+	if (p->fd >= 0)
+		return fd_write_all(p->fd, data, len);
+	return bytes_append(&p->kept, data, len);
+}
+
+static int base64_value(uint8_t c)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "abcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char *at = c ? strchr(digits, c) : NULL;
+
+	return at ? (int)(at - digits) : -1;
+}
+
+/* In place; the daemon's own encoding, so anything odd is an error. */
+static int base64_decode(struct bytes *b)
+{
+	uint32_t bits = 0;
+	unsigned n_bits = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->len && b->data[i] != '='; i++) {
+		int v = base64_value(b->data[i]);
+
+		if (v < 0)
+			return -1;
+		bits = bits << 6 | (uint32_t)v;
+		n_bits += 6;
+		if (n_bits >= 8) {
+			n_bits -= 8;
+			b->data[n++] = (uint8_t)(bits >> n_bits);
+		}
+	}
+	b->len = n;
+	return 0;
+}
+
+static int take(struct pump *p, const struct answer *a, struct err *e)
+{
+	_cleanup_bytes_ struct bytes data = {0};
+	struct json_span span;
+	uint64_t at =
+		(uint64_t)answer_int(a->root, "offset", (int64_t)p->offset);
+	char text[96];
+
+	if (!json_at(a->root, "data", &span) || json_string(span, &data))
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "logs: the answer has no data");
+	answer_text(a->root, "encoding", text, sizeof(text), "utf8");
+	if (!strcmp(text, "base64") && base64_decode(&data))
+		return err_set(e, ERR_INTERNAL, NULL, "logs: bad base64");
+	if (at > p->offset) {
+		int n = snprintf(text, sizeof(text),
+				 "\n[hutch: %llu bytes not kept]\n",
+				 (unsigned long long)(at - p->offset));
+
+		p->is_truncated = true;
+		put(p, text, (size_t)n);
+	}
+	if (put(p, data.data, data.len))
+		return err_set(e, ERR_INTERNAL, NULL, "cannot write %s",
+			       p->stream);
+	p->offset = (uint64_t)answer_int(a->root, "next_offset",
+					 (int64_t)(at + data.len));
+	p->is_eof = answer_bool(a->root, "eof");
+	return 0;
+}
+
+int pump_read(struct cli *c, struct pump *p, const char *command, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	char offset[24];
+	uint64_t before;
+	int rc;
+
+	do {
+		_cleanup_answer_ struct answer a = {0};
+
+		before = p->offset;
+		snprintf(offset, sizeof(offset), "%llu",
+			 (unsigned long long)p->offset);
+		if (cli_path(c, &path, "/v1/sandboxes/commands/logs", "command",
+			     command, "stream", p->stream, "offset", offset,
+			     "limit", PIECE_BYTES, NULL))
+			return err_set(e, ERR_INTERNAL, NULL, "no memory");
+		rc = cli_call(c, "GET", (char *)path.data, NULL, NULL, &a, e);
+		if (!rc)
+			rc = take(p, &a, e);
+	} while (!rc && !p->is_eof && p->offset != before);
+	return rc;
+}

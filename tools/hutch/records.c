@@ -1,0 +1,324 @@
+/*
+ * hutch ps, show, logs, kill: records that are there already.
+ *
+ * Records are printed from the answer's own bytes; nothing is rebuilt.
+ */
+#include "commands.h"
+#include "output.h"
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FOLLOW_SLICE_MS 300
+#define INDENT_MAX	64
+
+static bool is_command(const char *id)
+{
+	return !strncmp(id, "cmd_", 4);
+}
+
+static int check_id(const char *id, struct err *e)
+{
+	if (is_command(id) || !strncmp(id, "sbx_", 4))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, NULL,
+		       "%s: an id begins with sbx_ or cmd_", id);
+}
+
+/* Open, one call, close: what most of these commands are. */
+static int one_call(struct cli *c, const char *method, const char *path,
+		    const char *param, const char *id, struct answer *a,
+		    struct err *e)
+{
+	_cleanup_bytes_ struct bytes full = {0};
+
+	if (cli_path(c, &full, path, param, id, NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	return cli_call(c, method, (char *)full.data, NULL, NULL, a, e);
+}
+
+/* ---- ps ------------------------------------------------------------------ */
+
+static const char ps_help[] = "usage: hutch ps [OPTIONS]\n\n"
+			      "Lists sandboxes, newest first.\n\n"
+			      "  hutch ps\n"
+			      "  hutch ps --status running\n"
+			      "  hutch ps --limit 100 --json\n";
+
+static void print_row(struct json_span v)
+{
+	char id[48], status[24], name[72], created[40], command[48];
+
+	answer_text(v, "id", id, sizeof(id), "");
+	answer_text(v, "status", status, sizeof(status), "");
+	if (!answer_text(v, "template.name", name, sizeof(name), NULL))
+		answer_text(v, "template", name, sizeof(name), "");
+	answer_text(v, "created_at", created, sizeof(created), "");
+	answer_text(v, "command", command, sizeof(command), "");
+	printf("%-30s %-10s %-12s %2lld %5lld  %-20.19s %s\n", id, status, name,
+	       (long long)answer_int(v, "limits.vcpus", 0),
+	       (long long)answer_int(v, "limits.memory_mib", 0), created,
+	       command);
+}
+
+static void print_list(const struct cli *c, const struct answer *a)
+{
+	struct json_member m;
+	struct json_span data;
+	struct json_iter it;
+
+	if (c->is_json) {
+		printf("%.*s\n", (int)a->root.len, a->root.at);
+		return;
+	}
+	printf("%-30s %-10s %-12s %2s %5s  %-20s %s\n", "SANDBOX", "STATUS",
+	       "TEMPLATE", "N", "MIB", "CREATED (UTC)", "COMMAND");
+	if (!json_at(a->root, "data", &data))
+		return;
+	json_iter_begin(&it, data);
+	while (json_iter_next(&it, &m))
+		print_row(m.value);
+	if (answer_bool(a->root, "has_more"))
+		fprintf(stderr, "hutch: there are more; use --limit\n");
+}
+
+int cmd_ps(struct cli *c, int argc, char **argv)
+{
+	const char *status = NULL, *template_name = NULL;
+	uint64_t limit = 20;
+	const struct opt opts[] = {
+		{"status", "STATUS", OPT_TEXT, &status, 0, 0,
+		 "only these: starting, running, destroyed, failed, lost ..."},
+		{"template", "NAME", OPT_TEXT, &template_name, 0, 0,
+		 "only of this template"},
+		{"limit", "N", OPT_U64, &limit, 1, 1000, "default 20"},
+		{0},
+	};
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+	struct args args;
+	char text[24];
+	struct err e;
+	int rc;
+
+	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e) ||
+	    (!args.is_help && args_expect(&args, 0, 0, "", &e)))
+		return cli_usage("ps", &e);
+	if (args.is_help)
+		return cli_help(ps_help, opts);
+	if (cli_open(c, CLI_FOR_RECORDS, &e))
+		return cli_fail(c, &e);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
+	if (cli_path(c, &path, "/v1/sandboxes", "limit", text, "status", status,
+		     "template", template_name, NULL))
+		rc = err_set(&e, ERR_INTERNAL, NULL, "no memory");
+	else
+		rc = cli_call(c, "GET", (char *)path.data, NULL, NULL, &a, &e);
+	if (!rc)
+		print_list(c, &a);
+	else
+		rc = cli_fail(c, &e);
+	cli_close(c);
+	return rc;
+}
+
+/* ---- show ---------------------------------------------------------------- */
+
+static const char show_help[] =
+	"usage: hutch show SANDBOX|COMMAND\n\n"
+	"Prints the record of a sandbox (sbx_...) or a command (cmd_...).\n\n"
+	"  hutch show sbx_...          indented\n"
+	"  hutch show cmd_... --json   as the daemon sent it\n";
+
+static void print_value(struct json_span v, int indent)
+{
+	struct json_member m;
+	struct json_iter it;
+	enum json_type type = json_type(v);
+	bool is_first = true;
+
+	if ((type != JSON_OBJECT && type != JSON_ARRAY) || v.len <= 2 ||
+	    indent > INDENT_MAX) {
+		printf("%.*s", (int)v.len, v.at);
+		return;
+	}
+	putchar(v.at[0]);
+	json_iter_begin(&it, v);
+	while (json_iter_next(&it, &m)) {
+		printf("%s\n%*s", is_first ? "" : ",", indent + 2, "");
+		is_first = false;
+		if (m.name.at)
+			printf("%.*s: ", (int)m.name.len, m.name.at);
+		print_value(m.value, indent + 2);
+	}
+	printf("\n%*s%c", indent, "", v.at[v.len - 1]);
+}
+
+int cmd_show(struct cli *c, int argc, char **argv)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct args args;
+	struct err e;
+	int rc;
+
+	if (args_parse(&args, argc, argv, cli_global_opts, NULL, false, &e) ||
+	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
+			       check_id(args.rest[0], &e))))
+		return cli_usage("show", &e);
+	if (args.is_help)
+		return cli_help(show_help, NULL);
+	if (cli_open(c, CLI_FOR_RECORDS, &e))
+		return cli_fail(c, &e);
+	if (is_command(args.rest[0]))
+		rc = one_call(c, "GET", "/v1/sandboxes/commands/get", "command",
+			      args.rest[0], &a, &e);
+	else
+		rc = one_call(c, "GET", "/v1/sandboxes/get", "sandbox",
+			      args.rest[0], &a, &e);
+	if (rc) {
+		rc = cli_fail(c, &e);
+	} else if (c->is_json) {
+		printf("%.*s\n", (int)a.root.len, a.root.at);
+	} else {
+		print_value(a.root, 0);
+		putchar('\n');
+	}
+	cli_close(c);
+	return rc;
+}
+
+/* ---- logs ---------------------------------------------------------------- */
+
+static const char logs_help[] =
+	"usage: hutch logs COMMAND|SANDBOX [OPTIONS]\n\n"
+	"Prints what a command wrote: its standard output on standard "
+	"output, its\n"
+	"standard error on standard error.  A one-call sandbox stands for "
+	"its command.\n\n"
+	"  hutch logs cmd_...\n"
+	"  hutch logs cmd_... --follow\n"
+	"  hutch logs cmd_... --stream stderr\n";
+
+/* The command of a one-call sandbox. */
+static int find_command(struct cli *c, const char *id, char *dst, size_t cap,
+			struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+
+	if (is_command(id)) {
+		snprintf(dst, cap, "%s", id);
+		return 0;
+	}
+	if (one_call(c, "GET", "/v1/sandboxes/get", "sandbox", id, &a, e))
+		return -1;
+	if (answer_text(a.root, "command", dst, cap, NULL) && is_command(dst))
+		return 0;
+	return err_set(e, ERR_COMMAND_NOT_FOUND, NULL,
+		       "%s is not a one-call sandbox; name a command", id);
+}
+
+static int read_logs(struct cli *c, const char *command, bool is_follow,
+		     struct pump *pumps, struct err *e)
+{
+	for (;;) {
+		bool is_eof = true;
+
+		for (int i = 0; i < 2; i++) {
+			if (!pumps[i].stream || pumps[i].is_eof)
+				continue;
+			if (pump_read(c, &pumps[i], command, e))
+				return -1;
+			is_eof = is_eof && pumps[i].is_eof;
+		}
+		if (is_eof || !is_follow)
+			return 0;
+		usleep(FOLLOW_SLICE_MS * 1000);
+	}
+}
+
+int cmd_logs(struct cli *c, int argc, char **argv)
+{
+	struct pump pumps[2] = {{0}, {0}};
+	const char *stream = NULL;
+	bool is_follow = false;
+	const struct opt opts[] = {
+		{"follow", NULL, OPT_FLAG, &is_follow, 0, 0,
+		 "go on until the command ends"},
+		{"stream", "NAME", OPT_TEXT, &stream, 0, 0,
+		 "only stdout or only stderr"},
+		{0},
+	};
+	struct args args;
+	char command[64];
+	struct err e;
+	int rc;
+
+	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e) ||
+	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
+			       check_id(args.rest[0], &e))))
+		return cli_usage("logs", &e);
+	if (args.is_help)
+		return cli_help(logs_help, opts);
+	if (stream && strcmp(stream, "stdout") && strcmp(stream, "stderr")) {
+		err_set(&e, ERR_INVALID_REQUEST, "stream",
+			"--stream %s: must be stdout or stderr", stream);
+		return cli_usage("logs", &e);
+	}
+	if (!stream || !strcmp(stream, "stdout"))
+		pump_init(&pumps[0], "stdout", STDOUT_FILENO);
+	if (!stream || !strcmp(stream, "stderr"))
+		pump_init(&pumps[1], "stderr", STDERR_FILENO);
+	if (cli_open(c, CLI_FOR_RECORDS, &e))
+		return cli_fail(c, &e);
+	rc = find_command(c, args.rest[0], command, sizeof(command), &e);
+	if (!rc)
+		rc = read_logs(c, command, is_follow, pumps, &e);
+	if (rc)
+		rc = cli_fail(c, &e);
+	cli_close(c);
+	return rc;
+}
+
+/* ---- kill ---------------------------------------------------------------- */
+
+static const char kill_help[] =
+	"usage: hutch kill COMMAND|SANDBOX\n\n"
+	"Cancels a command (TERM, then KILL, for its whole tree) or destroys "
+	"a sandbox.\n"
+	"Its records stay.\n\n"
+	"  hutch kill cmd_...\n"
+	"  hutch kill sbx_...\n";
+
+int cmd_kill(struct cli *c, int argc, char **argv)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct args args;
+	char status[32];
+	struct err e;
+	int rc;
+
+	if (args_parse(&args, argc, argv, cli_global_opts, NULL, false, &e) ||
+	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
+			       check_id(args.rest[0], &e))))
+		return cli_usage("kill", &e);
+	if (args.is_help)
+		return cli_help(kill_help, NULL);
+	if (cli_open(c, CLI_FOR_RECORDS, &e))
+		return cli_fail(c, &e);
+	if (is_command(args.rest[0]))
+		rc = one_call(c, "POST", "/v1/sandboxes/commands/cancel",
+			      "command", args.rest[0], &a, &e);
+	else
+		rc = one_call(c, "DELETE", "/v1/sandboxes", "sandbox",
+			      args.rest[0], &a, &e);
+	if (rc) {
+		rc = cli_fail(c, &e);
+	} else if (c->is_json) {
+		printf("%.*s\n", (int)a.root.len, a.root.at);
+	} else {
+		answer_text(a.root, "status", status, sizeof(status), "");
+		printf("%s %s\n", args.rest[0], status);
+	}
+	cli_close(c);
+	return rc;
+}

@@ -1,0 +1,352 @@
+/*
+ * hutch run: one call, from a file to its result.
+ *
+ * POST /v1/sandboxes with a short wait; a run that takes longer is followed:
+ * while the sandbox starts, its progress is shown on standard error; then its
+ * output is printed as it comes.  The result is the last line of standard
+ * output, as the bytes that the code's JSON has.  Ctrl-C cancels the command
+ * and still prints what came of it; a second one ends hutch.
+ */
+#include "commands.h"
+#include "output.h"
+#include "source.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define FIRST_WAIT_MS 1000
+#define NEXT_WAIT_MS  "1000"
+#define ID_MAX	      64
+
+/* Exit statuses for ends that are no exit code of the program. */
+#define EXIT_TIMED_OUT 124 /* as timeout(1) */
+#define EXIT_CANCELLED 130 /* as after Ctrl-C */
+#define EXIT_SIGNAL    128
+#define EXIT_LOST      75 /* nobody knows: try again */
+
+static volatile sig_atomic_t is_interrupted;
+
+struct run {
+	struct cli *c;
+	struct source source;
+	const char *key;
+	char made_key[48], sandbox[ID_MAX], command[ID_MAX], status[32];
+	char progress[256]; /* shown last */
+	bool is_tty;
+	struct pump out, err;
+	struct answer last; /* of the command, or of the call */
+};
+
+static void on_interrupt(int sig)
+{
+	(void)sig;
+	is_interrupted = 1;
+}
+
+static const char help[] =
+	"usage: hutch run FILE.py|FILE.js|FILE.sh|- [OPTIONS]\n"
+	"\n"
+	"Runs the code in a fresh microVM, prints what it wrote and, as the "
+	"last line,\n"
+	"its result as JSON.  The exit status is that of the code (124 timed "
+	"out, 130\n"
+	"cancelled, 128+N signal N, 75 lost; 64 and up: refused).\n"
+	"\n"
+	"Python and node code defines run(input, config); a shell script reads "
+	"its input\n"
+	"on standard input.  Without a running daemon one is started for this "
+	"call.\n"
+	"\n"
+	"  hutch run sum.py --input '[1, 2, 3]'\n"
+	"  hutch run report.py --input @table.json --timeout 10m --memory "
+	"2048\n"
+	"  echo 'jq .a' | hutch run - --template lbb/shell --input "
+	"'{\"a\": 1}'\n"
+	"  hutch run sum.py --input '[1]' --key sum-a   # again: same record\n";
+
+static int final_status(const struct run *r)
+{
+	return strcmp(r->status, "queued") && strcmp(r->status, "running") &&
+	       strcmp(r->status, "starting");
+}
+
+/* The id may be the member itself or the id of an object. */
+static void take_id(struct json_span root, const char *name, char *dst)
+{
+	char path[64];
+
+	if (dst[0])
+		return;
+	snprintf(path, sizeof(path), "%s.id", name);
+	if (!answer_text(root, name, dst, ID_MAX, NULL))
+		answer_text(root, path, dst, ID_MAX, "");
+}
+
+static void clear_progress(struct run *r)
+{
+	if (r->progress[0] && r->is_tty)
+		fputs("\r\033[K", stderr);
+	r->progress[0] = 0;
+}
+
+static void show_progress(struct run *r, const char *text)
+{
+	if (!text[0] || !strcmp(text, r->progress))
+		return;
+	fprintf(stderr, r->is_tty ? "\r\033[K%s" : "hutch: %s\n", text);
+	snprintf(r->progress, sizeof(r->progress), "%s", text);
+}
+
+static int poll_sandbox(struct run *r, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+	char text[256];
+
+	if (cli_path(r->c, &path, "/v1/sandboxes/get", "sandbox", r->sandbox,
+		     NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	if (cli_call(r->c, "GET", (char *)path.data, NULL, NULL, &a, e))
+		return -1;
+	answer_text(a.root, "status", text, sizeof(text), "");
+	if (strcmp(text, "starting")) {
+		clear_progress(r);
+		return 0;
+	}
+	answer_text(a.root, "progress", text, sizeof(text), "");
+	show_progress(r, text);
+	return 0;
+}
+
+static int pump_both(struct run *r, struct err *e)
+{
+	clear_progress(r);
+	if (pump_read(r->c, &r->out, r->command, e))
+		return -1;
+	return pump_read(r->c, &r->err, r->command, e);
+}
+
+static int poll_command(struct run *r, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	struct answer a;
+
+	if (cli_path(r->c, &path, "/v1/sandboxes/commands/get", "command",
+		     r->command, "wait_ms", NEXT_WAIT_MS, NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	if (cli_call(r->c, "GET", (char *)path.data, NULL, NULL, &a, e)) {
+		answer_finish(&a);
+		return -1;
+	}
+	answer_finish(&r->last);
+	r->last = a;
+	answer_text(a.root, "status", r->status, sizeof(r->status), "");
+	return 0;
+}
+
+static int cancel(struct run *r, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+
+	r->c->http.is_cancelled = NULL;
+	clear_progress(r);
+	if (!r->command[0])
+		return err_set(e, ERR_UNAVAILABLE, NULL,
+			       "interrupted; key %s finds the run", r->key);
+	fprintf(stderr, "hutch: cancelling %s\n", r->command);
+	if (cli_path(r->c, &path, "/v1/sandboxes/commands/cancel", "command",
+		     r->command, NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	return cli_call(r->c, "POST", (char *)path.data, NULL, NULL, &a, e);
+}
+
+static int follow(struct run *r, struct err *e)
+{
+	while (!final_status(r)) {
+		int rc = 0;
+
+		if (!strcmp(r->status, "running"))
+			rc = pump_both(r, e);
+		else
+			rc = poll_sandbox(r, e);
+		if (!rc)
+			rc = poll_command(r, e);
+		if (!rc && !is_interrupted)
+			continue;
+		if (!is_interrupted || !r->c->http.is_cancelled)
+			return rc;
+		if (cancel(r, e))
+			return -1;
+	}
+	return pump_both(r, e);
+}
+
+static int start(struct run *r, const struct bytes *body, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+
+	if (cli_path(r->c, &path, "/v1/sandboxes", NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	if (cli_call(r->c, "POST", (char *)path.data, body, r->key, &r->last,
+		     e))
+		return is_interrupted ? cancel(r, e) : -1;
+	take_id(r->last.root, "sandbox", r->sandbox);
+	take_id(r->last.root, "command", r->command);
+	answer_text(r->last.root, "status", r->status, sizeof(r->status), "");
+	return follow(r, e);
+}
+
+static int exit_status(const struct run *r)
+{
+	int64_t code = answer_int(r->last.root, "exit_code", -1);
+	int64_t sig = answer_int(r->last.root, "signal", 0);
+
+	if (!strcmp(r->status, "succeeded"))
+		return 0;
+	if (!strcmp(r->status, "timed_out"))
+		return EXIT_TIMED_OUT;
+	if (!strcmp(r->status, "cancelled"))
+		return EXIT_CANCELLED;
+	if (!strcmp(r->status, "lost"))
+		return EXIT_LOST;
+	if (sig > 0 && sig < 65)
+		return EXIT_SIGNAL + (int)sig;
+	return code > 0 && code < 256 ? (int)code : 1;
+}
+
+static void print_json(struct run *r)
+{
+	static const char *const copied[] = {
+		"ok",	      "result",	  "status",	"exit_code",
+		"signal",     "reason",	  "message",	"created_at",
+		"started_at", "ended_at", "duration_ms"};
+	struct json_out j = {0};
+	struct json_span v;
+
+	json_out_begin(&j, NULL, '{');
+	if (!json_at(r->last.root, "ok", &v))
+		json_out_bool(&j, "ok", !strcmp(r->status, "succeeded"));
+	for (size_t i = 0; i < sizeof(copied) / sizeof(*copied); i++)
+		if (json_at(r->last.root, copied[i], &v))
+			json_out_raw(&j, copied[i], v.at, v.len);
+	json_out_str(&j, "sandbox", r->sandbox);
+	json_out_str(&j, "command", r->command);
+	json_out_str(&j, "idempotency_key", r->key);
+	json_out_text(&j, "stdout", r->out.kept.data, r->out.kept.len);
+	json_out_text(&j, "stderr", r->err.kept.data, r->err.kept.len);
+	json_out_bool(&j, "truncated",
+		      r->out.is_truncated || r->err.is_truncated);
+	json_out_end(&j, '}');
+	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
+	json_out_finish(&j);
+}
+
+static void print_end(const struct run *r)
+{
+	char reason[300];
+	struct json_span v;
+
+	if (json_at(r->last.root, "result", &v) &&
+	    !strcmp(r->status, "succeeded"))
+		printf("%.*s\n", (int)v.len, v.at);
+	fflush(stdout);
+	if (!strcmp(r->status, "succeeded") && !r->is_tty)
+		return;
+	answer_text(r->last.root, "message", reason, sizeof(reason), "");
+	if (!reason[0])
+		answer_text(r->last.root, "reason", reason, sizeof(reason), "");
+	fprintf(stderr, "hutch: %s%s%s; %s %s\n", r->status,
+		reason[0] ? ": " : "", reason, r->sandbox, r->command);
+}
+
+static int make_key(struct run *r, struct err *e)
+{
+	uint8_t random[16];
+
+	if (r->key)
+		return 0;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
+			       strerror(errno));
+	snprintf(r->made_key, sizeof(r->made_key), "hutch.run:");
+	for (size_t i = 0; i < sizeof(random); i++)
+		snprintf(r->made_key + 10 + 2 * i, 3, "%02x", random[i]);
+	r->key = r->made_key;
+	return 0;
+}
+
+static int run(struct run *r)
+{
+	struct sigaction act = {.sa_handler = on_interrupt,
+				.sa_flags = (int)SA_RESETHAND};
+	_cleanup_bytes_ struct bytes body = {0};
+	struct err e = {0};
+	int status;
+
+	pump_init(&r->out, "stdout", r->c->is_json ? -1 : STDOUT_FILENO);
+	pump_init(&r->err, "stderr", r->c->is_json ? -1 : STDERR_FILENO);
+	r->is_tty = isatty(STDERR_FILENO) && !r->c->is_json;
+	/* What the command line has wrong is said before a daemon starts. */
+	if (source_body(&r->source, FIRST_WAIT_MS, &body, &e) ||
+	    make_key(r, &e) || cli_open(r->c, CLI_FOR_RUN, &e))
+		return cli_fail(r->c, &e);
+	sigaction(SIGINT, &act, NULL);
+	r->c->http.is_cancelled = &is_interrupted;
+	if (start(r, &body, &e)) {
+		clear_progress(r);
+		status = cli_fail(r->c, &e);
+	} else {
+		if (r->c->is_json)
+			print_json(r);
+		else
+			print_end(r);
+		status = exit_status(r);
+	}
+	r->c->http.is_cancelled = NULL;
+	cli_close(r->c);
+	answer_finish(&r->last);
+	pump_finish(&r->out);
+	pump_finish(&r->err);
+	return status;
+}
+
+int cmd_run(struct cli *c, int argc, char **argv)
+{
+	struct run r = {.c = c};
+	const struct opt opts[] = {
+		{"input", "JSON", OPT_TEXT, &r.source.input, 0, 0,
+		 "input of run(), or @FILE; default null"},
+		{"config", "JSON", OPT_TEXT, &r.source.config, 0, 0,
+		 "config of run(), or @FILE"},
+		{"template", "NAME", OPT_TEXT, &r.source.template_name, 0, 0,
+		 "lbb/python, lbb/node or lbb/shell"},
+		{"timeout", "TIME", OPT_TEXT, &r.source.timeout, 0, 0,
+		 "seconds, or with a unit: 1500ms 90s 10m; default 60"},
+		{"memory", "MIB", OPT_U64, &r.source.memory_mib, 1, UINT32_MAX,
+		 "memory of the sandbox, default 1024"},
+		{"vcpus", "N", OPT_U64, &r.source.vcpus, 1, UINT32_MAX,
+		 "virtual CPUs, default 1"},
+		{"disk", "MIB", OPT_U64, &r.source.disk_mib, 1, UINT32_MAX,
+		 "disk of the sandbox, default 4096"},
+		{"env", "NAME=VALUE", OPT_LIST, &r.source.env, 0, 0,
+		 "variable for the code; may come many times"},
+		{"key", "KEY", OPT_TEXT, &r.key, 0, 0,
+		 "idempotency key; the same key runs once"},
+		{0},
+	};
+	struct args a;
+	struct err e;
+
+	if (args_parse(&a, argc, argv, opts, cli_global_opts, false, &e))
+		return cli_usage("run", &e);
+	if (a.is_help)
+		return cli_help(help, opts);
+	if (args_expect(&a, 1, 1, "the file to run", &e))
+		return cli_usage("run", &e);
+	r.source.file = a.rest[0];
+	return run(&r);
+}

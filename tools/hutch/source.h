@@ -1,0 +1,22 @@
+/*
+ * What a run is made of, read from the command line: code, input, config,
+ * env, limits, time-out, as the JSON body of POST /v1/sandboxes.
+ */
+#ifndef HUTCH_CLI_SOURCE_H
+#define HUTCH_CLI_SOURCE_H
+
+#include "args.h"
+#include "client.h"
+
+struct source {
+	const char *file; /* "-" = standard input */
+	const char *input, *config, *template_name, *timeout;
+	uint64_t memory_mib, vcpus, disk_mib; /* 0 = the daemon's default */
+	struct opt_list env;
+};
+
+/* The body, with the first wait.  0 or -1 with `e`. */
+int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
+		struct err *e);
+
+#endif
