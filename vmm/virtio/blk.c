@@ -230,21 +230,22 @@ static const struct virtio_dev_ops blk_ops = {
 	.reset = blk_reset,
 };
 
-/* Holes behind the end change nothing, but show whether it can be done. */
+/* A hole behind the end of the file changes nothing, but shows whether holes
+ * can be made at all. */
 static bool can_punch(int fd, uint64_t end)
 {
 	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			 (off_t)end, BLK_SECTOR_BYTES) == 0;
 }
 
-static uint64_t features_of(const struct blk_config *cfg, uint64_t bytes)
+static uint64_t features_of(const struct blk_config *cfg, uint64_t file_end)
 {
 	uint64_t f = BLK_F_SIZE_MAX | BLK_F_SEG_MAX | BLK_F_BLK_SIZE;
 
 	if (cfg->is_read_only)
 		return f | BLK_F_RO;
 	f |= BLK_F_FLUSH;
-	if (can_punch(cfg->fd, bytes))
+	if (can_punch(cfg->fd, file_end))
 		f |= BLK_F_DISCARD | BLK_F_WRITE_ZEROES;
 	return f;
 }
@@ -267,6 +268,14 @@ static void blk_fill(struct blk *b, struct io *io, const struct blk_config *cfg)
 		s->next = b->free;
 		b->free = s;
 	}
+}
+
+/* Behind the capacity and behind the file, whichever is longer. */
+static uint64_t file_end_of(const struct stat *st, uint64_t bytes)
+{
+	uint64_t size = st->st_size > 0 ? (uint64_t)st->st_size : 0;
+
+	return size > bytes ? size : bytes;
 }
 
 int blk_create(struct blk **ret, struct mem *mem, struct io *io,
@@ -292,7 +301,8 @@ int blk_create(struct blk **ret, struct mem *mem, struct io *io,
 		io_file_remove(io, slot);
 		return -ENOMEM;
 	}
-	virtio_dev_init(&b->dev, &blk_ops, mem, features_of(cfg, bytes));
+	virtio_dev_init(&b->dev, &blk_ops, mem,
+			features_of(cfg, file_end_of(&st, bytes)));
 	pthread_cond_init(&b->idle, NULL);
 	b->slot = slot;
 	b->bytes = bytes;

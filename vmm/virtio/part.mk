@@ -2,3 +2,14 @@
 VMM_DEV_SRCS := $(addprefix vmm/,mem.c io.c io_ring.c io_poll.c) \
 	$(addprefix vmm/virtio/,queue.c mmio.c state.c blk.c blk_req.c \
 	vsock.c vsock_packet.c vsock_conn.c vsock_state.c)
+
+VIRTIO_TEST_LIBS := -l:liburing.a -lcmocka -lpthread
+
+# Hostile cases of one letter each; see vmm/virtio/README.md.
+define hostile_test
+UNIT_TESTS += tests/hostile/$(1)_test
+$(call program,tests/hostile/$(1)_test,tests/hostile/$(1)_test.c \
+	$(2) tests/hostile/guest.c $(VMM_DEV_SRCS),$(VIRTIO_TEST_LIBS))
+endef
+$(eval $(call hostile_test,a_mmio,tests/hostile/disk.c))
+$(eval $(call hostile_test,c_blk,tests/hostile/disk.c))

@@ -278,7 +278,7 @@ bool vq_needs_irq(struct vq *q)
 	uint16_t old = q->signalled, now = q->used_idx, word = 0;
 	bool had = q->signalled_valid;
 
-	if (!q->is_ready || (had && old == now))
+	if (!q->is_ready || old == now)
 		return false;
 	q->signalled = now;
 	q->signalled_valid = true;
