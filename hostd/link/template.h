@@ -11,10 +11,10 @@
 #ifndef HUTCHD_TEMPLATE_H
 #define HUTCHD_TEMPLATE_H
 
+#include "../store/record.h"
 #include "err.h"
 #include <stdbool.h>
 #include <stdint.h>
-#include "../store/record.h"
 
 struct link;
 struct loop;
@@ -36,12 +36,12 @@ void link_destroy(struct link *l); /* kills what still runs */
 
 struct shape {
 	char base[TEMPLATE_NAME_BYTES_MAX + 1];
-	uint32_t vcpus;	   /* 1, 2 or 4 */
-	uint32_t ram_mib;  /* class: 256 512 1024 2048 4096 8192 */
+	uint32_t vcpus;	  /* 1, 2 or 4 */
+	uint32_t ram_mib; /* class: 256 512 1024 2048 4096 8192 */
 };
 /* The shape that serves these limits; -1 with e for an unknown base. */
-int shape_for(const char *base, const struct limits *limits,
-	      struct shape *ret, struct err *e);
+int shape_for(const char *base, const struct limits *limits, struct shape *ret,
+	      struct err *e);
 
 /* Is its snapshot there and whole? */
 bool template_is_ready(struct link *l, const struct shape *s);
@@ -50,7 +50,7 @@ int template_prepare(struct link *l, const struct shape *s,
 		     void (*progress)(void *ctx, const char *text),
 		     void (*done)(void *ctx, const struct err *e), void *ctx);
 /* SHA-256 of root image and kernel, for records. */
-int template_hashes(struct link *l, const char *base,
-		    uint8_t image[HASH_BYTES], uint8_t kernel[HASH_BYTES]);
+int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
+		    uint8_t kernel[HASH_BYTES]);
 
 #endif

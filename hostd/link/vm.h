@@ -56,7 +56,8 @@ struct vm_ops {
 	/* The guest has its identity: user code may run from now on. */
 	void (*bound)(void *ctx);
 	void (*started)(void *ctx, uint64_t cmd);
-	/* stream 0 stdout, 1 stderr; bytes [offset, offset+len); total so far */
+	/* stream 0 stdout, 1 stderr; bytes [offset, offset+len); total so far
+	 */
 	void (*output)(void *ctx, uint64_t cmd, int stream, uint64_t offset,
 		       uint64_t total, const uint8_t *data, size_t len);
 	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);

@@ -1,0 +1,74 @@
+/*
+ * The cache of template snapshots on disk.
+ *
+ *   <cache>/snapshots/<key>/state     the VMM's state file
+ *                           mem       guest RAM, sparse
+ *                           disk      the sandbox disk mounted in it, sparse
+ *                           meta.json sizes, hashes, and what went in
+ *   <cache>/snapshots/.new-<key>      being made, by who holds the lock
+ *   <cache>/locks/<key>               flock: one maker at a time
+ *
+ * An entry appears by rename and is never written again: VMs map its files.
+ * Removing it is safe for them, too, because they hold it open.
+ *
+ * Worker threads call these; 0 or a negative errno with `e` filled.
+ */
+#ifndef HUTCHD_CACHE_H
+#define HUTCHD_CACHE_H
+
+#include "../image/filehash.h"
+#include "err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct snapshot_files {
+	int state_fd, mem_fd, disk_fd; /* owned, read-only */
+};
+#define SNAPSHOT_FILES_NONE                                                    \
+	{                                                                      \
+		-1, -1, -1                                                     \
+	}
+void snapshot_files_close(struct snapshot_files *f);
+
+struct cache {
+	int dir_fd; /* borrowed: the cache folder */
+	const struct file_hashes *hashes;
+};
+
+/*
+ * -ENOENT: there is none.  -EBADMSG: it is damaged, `e` says how.  Files are
+ * hashed when their stamp is not known, or always with is_verify.
+ */
+int cache_open(const struct cache *c, const char *key, bool is_verify,
+	       struct snapshot_files *ret, struct err *e);
+
+/* -EAGAIN: another process makes it now.  *ret_fd is held while making. */
+int cache_lock(const struct cache *c, const char *key, int *ret_fd,
+	       struct err *e);
+
+struct cache_making {
+	int dir_fd;		       /* owned: the folder .new-<key> */
+	int state_fd, mem_fd, disk_fd; /* owned, read-write, empty */
+};
+#define CACHE_MAKING_NONE                                                      \
+	{                                                                      \
+		-1, -1, -1, -1                                                 \
+	}
+/* With the lock held.  What an earlier maker left is removed. */
+int cache_making_begin(const struct cache *c, const char *key,
+		       struct cache_making *ret, struct err *e);
+/*
+ * Make the files durable and give the entry its name, in place of a damaged
+ * one.  `inputs`: lines for meta.json.  seconds: how long it took.
+ */
+int cache_making_commit(const struct cache *c, const char *key,
+			struct cache_making *m, const char *inputs,
+			int64_t seconds, struct err *e);
+/* Remove what there is; also after a commit (then it only closes). */
+void cache_making_end(const struct cache *c, const char *key,
+		      struct cache_making *m);
+
+/* Free bytes of the cache's file system. */
+uint64_t cache_free_bytes(const struct cache *c);
+
+#endif

@@ -1,0 +1,534 @@
+/*
+ * Making one template snapshot: boot, prepare, pause, save, seal.
+ *
+ *   DISK     worker: the folder .new-<key>, an empty disk in it
+ *   BOOT     hutch-vmm from the kernel; HELLO is awaited
+ *   PREPARE  WELCOME and PREPARE were sent; READY is awaited
+ *   PAUSE    the guest is silent; vCPUs park, devices drain
+ *   SNAPSHOT the VMM writes state and RAM
+ *   QUIT     the VMM is killed: the disk stays as it was at the pause
+ *   COMMIT   worker: dig holes, hash, fsync, name the entry
+ *
+ * The disk that the guest mounted is the snapshot's disk itself, so nothing
+ * has to be copied in the paused window.  Whatever fails, the folder is
+ * removed, and the reason goes out with the end of the guest's boot log.
+ */
+#include "../clock.h"
+#include "../image/disk.h"
+#include "../image/sparse.h"
+#include "channel.h"
+#include "fd.h"
+#include "gp_down.h"
+#include "gp_up.h"
+#include "link_priv.h"
+#include "log.h"
+#include "template_priv.h"
+#include "vmm.h"
+#include "work.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TICK_MS	       1000
+#define BOOT_LOG_BYTES 8192
+/* Of the boot log, in an error's text. */
+#define BOOT_LOG_TAIL_BYTES 300
+/* State file, the disk's first blocks, and room for the file system. */
+#define MAKE_SPARE_BYTES (64ull << 20)
+
+enum phase {
+	MK_DISK = 0,
+	MK_BOOT,
+	MK_PREPARE,
+	MK_PAUSE,
+	MK_SNAPSHOT,
+	MK_QUIT,
+	MK_COMMIT,
+	MK_N,
+};
+
+static const char *const phase_texts[] = {
+	[MK_DISK] = "making its disk",
+	[MK_BOOT] = "booting the guest kernel",
+	[MK_PREPARE] = "preparing the guest",
+	[MK_PAUSE] = "pausing the VM",
+	[MK_SNAPSHOT] = "writing the snapshot",
+	[MK_QUIT] = "ending the VM",
+	[MK_COMMIT] = "sealing the snapshot",
+};
+static_assert(sizeof(phase_texts) / sizeof(phase_texts[0]) == MK_N,
+	      "a text for every phase");
+
+struct maker {
+	struct job job;
+	struct link *link;
+	struct template *t;
+	enum phase phase;
+	int64_t started_ms;
+	struct cache cache;
+	struct cache_making files;
+	char key[KEY_HEX_BYTES];
+	struct bytes manifest; /* owned copy, for the worker */
+	struct vmm *vmm;
+	struct channel channel;
+	struct session session;
+	struct loop_timer tick, deadline;
+	struct loop_watch log_watch; /* boot log pipe */
+	char log[BOOT_LOG_BYTES];
+	size_t log_len;
+	char guest_text[GP_TEXT_BYTES_MAX + 1]; /* last PROGRESS */
+	bool has_failed;
+	struct err e; /* the first failure */
+};
+
+/* ---- failing ----------------------------------------------------------------
+ */
+
+static void maker_commit(struct maker *m);
+static void maker_clean(struct maker *m);
+static void maker_free(struct maker *m);
+
+/* The end of the guest's boot log as one line of an error's text. */
+static void log_tail(const struct maker *m, char *dst, size_t cap)
+{
+	size_t n = m->log_len < BOOT_LOG_TAIL_BYTES ? m->log_len
+						    : BOOT_LOG_TAIL_BYTES;
+
+	gp_text_clean(dst, cap, m->log + m->log_len - n, n, true);
+	for (char *p = dst; *p; p++)
+		if (*p == '\n' || *p == '\t')
+			*p = ' ';
+}
+
+static void maker_fail(struct maker *m, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void maker_fail(struct maker *m, const char *fmt, ...)
+{
+	char text[ERR_TEXT_BYTES_MAX / 2], tail[BOOT_LOG_TAIL_BYTES + 1] = "";
+	va_list ap;
+
+	if (m->has_failed)
+		return;
+	m->has_failed = true;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (m->phase == MK_BOOT || m->phase == MK_PREPARE)
+		log_tail(m, tail, sizeof(tail));
+	err_set(&m->e, ERR_INTERNAL, NULL, "while %s: %s%s%.180s%s",
+		phase_texts[m->phase], text,
+		tail[0] ? "; the guest's log ended with \"" : "", tail,
+		tail[0] ? "\"" : "");
+	session_close(&m->session);
+	channel_close(&m->channel);
+	if (m->vmm)
+		vmm_kill(m->vmm); /* the rest happens when it is gone */
+}
+
+static void maker_end(struct maker *m)
+{
+	struct template *t = m->t;
+	struct err e = m->e;
+	bool has_failed = m->has_failed;
+	char shape[128];
+
+	maker_clean(m);
+	maker_free(m);
+	if (has_failed) {
+		shape_text(&t->shape, shape, sizeof(shape));
+		err_wrap(&e, "preparing %s", shape);
+	}
+	template_made(t, has_failed ? &e : NULL);
+}
+
+static void maker_phase(struct maker *m, enum phase p, int64_t deadline_ms)
+{
+	log_info("template=%s vcpus=%u ram_mib=%u phase=\"%s\" after_ms=%lld",
+		 m->t->shape.base, m->t->shape.vcpus, m->t->shape.ram_mib,
+		 phase_texts[p], (long long)(clock_mono_ms() - m->started_ms));
+	m->phase = p;
+	m->guest_text[0] = '\0';
+	if (deadline_ms)
+		loop_timer_set(m->link->loop, &m->deadline, deadline_ms);
+	else
+		loop_timer_stop(m->link->loop, &m->deadline);
+	template_progress(m->t, "%s", phase_texts[p]);
+}
+
+static void on_tick(struct loop_timer *t)
+{
+	struct maker *m = container_of(t, struct maker, tick);
+
+	template_progress(m->t, "%s",
+			  m->guest_text[0] ? m->guest_text
+					   : phase_texts[m->phase]);
+	loop_timer_set(m->link->loop, t, TICK_MS);
+}
+
+static void on_deadline(struct loop_timer *t)
+{
+	struct maker *m = container_of(t, struct maker, deadline);
+
+	maker_fail(m, "no progress in time, after %lld s in all",
+		   (long long)(clock_mono_ms() - m->started_ms) / 1000);
+}
+
+/* ---- boot log
+ * ---------------------------------------------------------------- */
+
+static void log_close(struct maker *m)
+{
+	if (m->log_watch.fd < 0)
+		return;
+	loop_watch_remove(m->link->loop, &m->log_watch);
+	fd_close(&m->log_watch.fd);
+}
+
+static void on_log(struct loop_watch *w, uint32_t revents)
+{
+	struct maker *m = container_of(w, struct maker, log_watch);
+	char buf[BOOT_LOG_BYTES / 2];
+	ssize_t n = read(w->fd, buf, sizeof(buf));
+
+	(void)revents;
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+		log_close(m);
+		return;
+	}
+	if (n < 0)
+		return;
+	if (m->log_len + (size_t)n > sizeof(m->log)) {
+		size_t keep = sizeof(m->log) / 2;
+
+		if (keep > m->log_len)
+			keep = m->log_len;
+		memmove(m->log, m->log + m->log_len - keep, keep);
+		m->log_len = keep;
+	}
+	memcpy(m->log + m->log_len, buf, (size_t)n);
+	m->log_len += (size_t)n;
+}
+
+/* ---- what the guest says
+ * ------------------------------------------------------ */
+
+static void on_hello(void *ctx, const char *kernel, const char *init)
+{
+	struct maker *m = ctx;
+	int rc;
+
+	log_info("template=%s kernel=\"%s\" init=\"%s\"", m->t->shape.base,
+		 kernel, init);
+	rc = gp_down_welcome(&m->channel.out);
+	if (!rc)
+		rc = gp_down_prepare(&m->channel.out,
+				     base_runner(m->t->shape.base),
+				     shape_has_preload(&m->t->shape), true);
+	if (rc) {
+		maker_fail(m, "out of memory");
+		return;
+	}
+	maker_phase(m, MK_PREPARE, m->link->times.prepare_ms);
+	channel_flush(&m->channel);
+}
+
+static void on_progress(void *ctx, const char *text)
+{
+	struct maker *m = ctx;
+
+	memcpy(m->guest_text, text, strlen(text) + 1);
+	template_progress(m->t, "%s", m->guest_text);
+}
+
+static void on_ready(void *ctx, const char *error)
+{
+	struct maker *m = ctx;
+	int rc;
+
+	if (error) {
+		maker_fail(m, "the guest says: %s", error);
+		return;
+	}
+	maker_phase(m, MK_PAUSE, m->link->times.snapshot_ms);
+	rc = vmm_ask(m->vmm, VMM_PAUSE, NULL, 0);
+	if (rc)
+		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+}
+
+/* The session lets none of these through before BIND. */
+static const struct session_ops session_ops = {
+	.hello = on_hello,
+	.progress = on_progress,
+	.ready = on_ready,
+};
+
+static void on_channel_end(struct channel *c, int rc)
+{
+	struct maker *m = container_of(c, struct maker, channel);
+
+	if (rc == -EPROTO)
+		maker_fail(m, "%s", m->session.why);
+	/* End of file: the process is about to say more. */
+}
+
+/* ---- what the VMM says
+ * --------------------------------------------------------- */
+
+static void on_started(void *ctx, const struct vmm_started *s)
+{
+	struct maker *m = ctx;
+
+	if ((s->is_soft != 0) != m->link->is_soft)
+		log_warn("template=%s hutch-vmm finds a %s KVM, the CPU flags "
+			 "say %s",
+			 m->t->shape.base, s->is_soft ? "soft" : "stock",
+			 m->link->is_soft ? "soft" : "stock");
+}
+
+static void on_reply(void *ctx, enum vmm_type type, int status,
+		     const uint8_t *body, size_t len)
+{
+	struct maker *m = ctx;
+	int fds[2] = {m->files.state_fd, m->files.mem_fd};
+	int rc = 0;
+
+	if (m->has_failed)
+		return;
+	if (status < 0) {
+		maker_fail(m, "the VMM refused: %s: %s", strerror(-status),
+			   log_text(body, len).s);
+	} else if (type == VMM_PAUSE && m->phase == MK_PAUSE) {
+		maker_phase(m, MK_SNAPSHOT, m->link->times.snapshot_ms);
+		rc = vmm_ask(m->vmm, VMM_SNAPSHOT, fds, 2);
+	} else if (type == VMM_SNAPSHOT && m->phase == MK_SNAPSHOT) {
+		maker_phase(m, MK_QUIT, 0);
+		vmm_kill(m->vmm);
+	}
+	if (rc)
+		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+}
+
+static void on_gone(void *ctx, const struct vmm_end *end)
+{
+	struct maker *m = ctx;
+
+	m->vmm = NULL;
+	loop_timer_stop(m->link->loop, &m->deadline);
+	if (m->log_watch.fd >= 0)
+		on_log(&m->log_watch, 0); /* its last words */
+	if (!m->has_failed && m->phase != MK_QUIT)
+		maker_fail(m, "%s", end->text);
+	if (m->has_failed)
+		maker_end(m);
+	else
+		maker_commit(m);
+}
+
+static const struct vmm_ops vmm_ops = {
+	.started = on_started,
+	.replied = on_reply,
+	.gone = on_gone,
+};
+
+/* ---- work
+ * -------------------------------------------------------------------- */
+
+static void commit_run(struct job *j)
+{
+	struct maker *m = container_of(j, struct maker, job);
+
+	if (cache_making_commit(&m->cache, m->key, &m->files,
+				(const char *)m->manifest.data,
+				(clock_mono_ms() - m->started_ms) / 1000,
+				&m->e))
+		m->has_failed = true;
+}
+
+static void commit_done(struct job *j)
+{
+	struct maker *m = container_of(j, struct maker, job);
+
+	if (!j->link) {
+		maker_free(m);
+		return;
+	}
+	if (!m->has_failed)
+		log_info("template=%s vcpus=%u ram_mib=%u key=%.16s made_in_s="
+			 "%lld",
+			 m->t->shape.base, m->t->shape.vcpus,
+			 m->t->shape.ram_mib, m->key,
+			 (long long)(clock_mono_ms() - m->started_ms) / 1000);
+	maker_end(m);
+}
+
+static void maker_commit(struct maker *m)
+{
+	maker_phase(m, MK_COMMIT, 0);
+	if (job_start(m->link, &m->job, commit_run, commit_done)) {
+		maker_fail(m, "out of memory");
+		maker_end(m);
+	}
+}
+
+static void disk_run(struct job *j)
+{
+	struct maker *m = container_of(j, struct maker, job);
+	uint64_t need =
+		((uint64_t)m->t->shape.ram_mib << 20) + MAKE_SPARE_BYTES;
+	uint64_t room = cache_free_bytes(&m->cache);
+	_cleanup_fd_ int disk = -1;
+	int rc;
+
+	m->has_failed = true;
+	if (room < need) {
+		err_set(&m->e, ERR_CAPACITY, NULL,
+			"the cache folder %s has %llu MiB free and %llu MiB "
+			"are needed",
+			m->link->cache_dir, (unsigned long long)room >> 20,
+			(unsigned long long)need >> 20);
+		return;
+	}
+	if (cache_making_begin(&m->cache, m->key, &m->files, &m->e) ||
+	    disk_template_open(m->link->cache_dir, &disk, &m->e))
+		return;
+	rc = sparse_copy(disk, m->files.disk_fd, NULL);
+	if (rc) {
+		err_set(&m->e, ERR_INTERNAL, NULL, "copying the disk: %s",
+			strerror(-rc));
+		return;
+	}
+	m->has_failed = false;
+}
+
+/* -1 with m->e filled. */
+static int boot(struct maker *m)
+{
+	struct template *t = m->t;
+	_cleanup_fd_ int peer = -1, log_end = -1;
+	int pipe_fds[2], rc;
+	char name[160];
+	struct vmm_args a = {
+		.vcpus = t->shape.vcpus,
+		.ram_mib = t->shape.ram_mib,
+		.cmdline = LINK_CMDLINE,
+		.kernel_fd = t->kernel_fd,
+		.state_fd = -1,
+		.mem_fd = -1,
+		.init_fd = t->init_fd,
+		.root_fd = t->root_fd,
+		.disk_fd = m->files.disk_fd,
+	};
+
+	rc = channel_open(&m->channel, m->link->loop, &m->session,
+			  on_channel_end, &peer);
+	if (!rc && pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK))
+		rc = -errno;
+	if (rc)
+		return err_set(&m->e, ERR_INTERNAL, NULL, "channel: %s",
+			       strerror(-rc));
+	m->log_watch.fd = pipe_fds[0];
+	log_end = pipe_fds[1];
+	rc = loop_watch_add(m->link->loop, &m->log_watch);
+	if (rc)
+		return err_set(&m->e, ERR_INTERNAL, NULL, "boot log: %s",
+			       strerror(-rc));
+	snprintf(name, sizeof(name), "template=%s", t->shape.base);
+	a.name = name;
+	a.channel_fd = peer;
+	a.boot_log_fd = log_end;
+	return vmm_start(&m->vmm, m->link, &a, &vmm_ops, m, &m->e);
+}
+
+static void disk_done(struct job *j)
+{
+	struct maker *m = container_of(j, struct maker, job);
+
+	if (!j->link) {
+		maker_free(m);
+		return;
+	}
+	if (!m->has_failed) {
+		maker_phase(m, MK_BOOT, m->link->times.hello_ms);
+		if (boot(m))
+			m->has_failed = true;
+	}
+	if (m->has_failed)
+		maker_end(m);
+}
+
+/* ---- life
+ * ---------------------------------------------------------------------- */
+
+int maker_start(struct maker **ret, struct template *t, struct err *e)
+{
+	struct maker *m = calloc(1, sizeof(*m));
+	struct link *l = t->link;
+
+	if (!m ||
+	    bytes_append(&m->manifest, t->manifest.data, t->manifest.len) ||
+	    bytes_append(&m->manifest, "", 1)) {
+		free(m);
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+	}
+	m->link = l;
+	m->t = t;
+	m->started_ms = clock_mono_ms();
+	m->cache = (struct cache){l->cache_fd, &l->hashes};
+	m->files = (struct cache_making)CACHE_MAKING_NONE;
+	memcpy(m->key, t->key, sizeof(m->key));
+	session_init(&m->session, SES_BOOTING, &session_ops, m);
+	m->tick.fn = on_tick;
+	m->deadline.fn = on_deadline;
+	m->log_watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
+	if (job_start(l, &m->job, disk_run, disk_done)) {
+		bytes_finish(&m->manifest);
+		free(m);
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+	}
+	maker_phase(m, MK_DISK, 0);
+	loop_timer_set(l->loop, &m->tick, TICK_MS);
+	*ret = m;
+	return 0;
+}
+
+/* What holds the loop or a process; may run twice. */
+void maker_stop(struct maker *m)
+{
+	if (!m)
+		return;
+	if (m->vmm)
+		vmm_destroy(m->vmm);
+	m->vmm = NULL;
+	loop_timer_stop(m->link->loop, &m->tick);
+	loop_timer_stop(m->link->loop, &m->deadline);
+	channel_close(&m->channel);
+	log_close(m);
+}
+
+static void maker_free(struct maker *m)
+{
+	session_finish(&m->session);
+	bytes_finish(&m->manifest);
+	free(m);
+}
+
+/* Ends it and removes its files. */
+static void maker_clean(struct maker *m)
+{
+	maker_stop(m);
+	cache_making_end(&m->cache, m->key, &m->files);
+}
+
+void maker_destroy(struct maker *m)
+{
+	if (!m)
+		return;
+	maker_clean(m);
+	/* With a job its `done` is still to come and frees the memory. */
+	if (m->phase != MK_DISK && m->phase != MK_COMMIT)
+		maker_free(m);
+}

@@ -1,0 +1,95 @@
+/*
+ * The guest protocol as hutchd plays it: bytes in, checked events out.
+ *
+ * A session knows no descriptor, no process and no clock: the channel feeds
+ * it, its owner (vm.c, maker.c, a test, a fuzzer) hears of events.  All that
+ * the guest says is checked here, and no event breaks these promises:
+ *
+ *   started   at most once a command, only for commands that were added
+ *   output    after started, before ended; offsets grow and fit `total`;
+ *             without gaps up to the head cap
+ *   ended     at most once a command; numbers in range; a result only of a
+ *             RUN that exited with 0, and then it is JSON of bounded size
+ *
+ * A rule break ends the session: session_feed returns -EPROTO, `why` says
+ * what was wrong, nothing more is read.  Frames of unknown or ended commands
+ * are dropped and counted, and break the rules only when there are very many.
+ */
+#ifndef HUTCHD_SESSION_H
+#define HUTCHD_SESSION_H
+
+#include "frame.h"
+#include "vm.h"
+
+/* Commands not yet acknowledged: 8 run, 32 wait, and their ends. */
+#define SESSION_CMDS_MAX   64
+#define SESSION_STRAYS_MAX 1000
+#define SESSION_COUNT_MAX  (1ull << 53) /* bytes, microseconds */
+
+enum session_state {
+	SES_BOOTING = 0,   /* HELLO is awaited */
+	SES_PREPARING = 1, /* READY is awaited */
+	SES_PREPARED = 2,  /* the snapshot point: the guest is silent */
+	SES_BINDING = 3,   /* BOUND is awaited */
+	SES_BOUND = 4,	   /* commands */
+	SES_CLOSED = 5,
+	SES_N,
+};
+
+struct session_ops {
+	void (*hello)(void *ctx, const char *kernel, const char *init);
+	void (*progress)(void *ctx, const char *text);
+	void (*ready)(void *ctx, const char *error); /* NULL = ok */
+	void (*bound)(void *ctx, const char *error); /* NULL = ok */
+	void (*started)(void *ctx, uint64_t cmd);
+	void (*output)(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+		       uint64_t total, const uint8_t *data, size_t len);
+	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);
+};
+
+enum cmd_state { CS_FREE = 0, CS_SENT, CS_STARTED, CS_ENDED };
+
+struct session_cmd {
+	uint64_t cmd;
+	enum cmd_state state;
+	bool is_run;
+	uint32_t timeout_ms;
+	struct {
+		uint64_t next, total;
+	} out[2];
+	int64_t deadline_ms; /* the owner's; 0 = none */
+	bool is_cancelled;   /* the owner's: KILL was sent */
+};
+
+struct session {
+	enum session_state state;
+	const struct session_ops *ops;
+	void *ctx;
+	struct frame_reader reader;
+	struct session_cmd cmds[SESSION_CMDS_MAX];
+	uint64_t n_frames, n_strays;
+	char why[160]; /* of the rule break */
+};
+
+void session_init(struct session *s, enum session_state state,
+		  const struct session_ops *ops, void *ctx);
+void session_finish(struct session *s);
+/* No event follows, also when called from within one. */
+void session_close(struct session *s);
+
+/* 0 or -EPROTO, -ENOMEM.  Events come from within. */
+int session_feed(struct session *s, const void *data, size_t len);
+
+/* A command number was sent.  -EEXIST, -ENOSPC, -EINVAL (number 0). */
+int session_cmd_add(struct session *s, uint64_t cmd, bool is_run,
+		    uint32_t timeout_ms);
+/* NULL when there is none. */
+struct session_cmd *session_cmd_find(struct session *s, uint64_t cmd);
+/* The owner settled the command itself: what follows of it is a stray. */
+void session_cmd_end(struct session_cmd *c);
+/* Forget it: its number is unknown from now on. */
+void session_cmd_free(struct session_cmd *c);
+
+const char *session_state_name(enum session_state s);
+
+#endif

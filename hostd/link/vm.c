@@ -1,0 +1,606 @@
+/*
+ * One microVM: from its template's snapshot to its end; see vm.h.
+ *
+ *   WAITING   for the template (vm_create asked; commands are kept)
+ *   STARTING  a call is posted: disk copy, process, BIND and commands
+ *   RUNNING   hutch-vmm lives; the session says what the guest may send
+ *   ENDING    the reason is known; the process is being reaped
+ *
+ * BIND and the commands that came with vm_create are written into the channel
+ * before the process exists: the restored guest finds them in its first read.
+ *
+ * One timer serves all deadlines: BOUND, each command's start, and each
+ * command's own time-out with room for the guest to keep it itself.  A guest
+ * that lets one pass is not trusted any more: its VM ends.
+ */
+#include "vm.h"
+#include "../clock.h"
+#include "../image/disk.h"
+#include "channel.h"
+#include "fd.h"
+#include "gp_down.h"
+#include "link_priv.h"
+#include "log.h"
+#include "template_priv.h"
+#include "vm_priv.h"
+#include "vmm.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* Processes and threads of user code in one sandbox. */
+#define VM_PIDS_MAX 1024
+/* Blocks that the file system itself needs beside the user's bytes: bitmaps,
+ * inode tables, journal: 32 MiB and 1/32. */
+#define VM_DISK_OWN_BYTES (32ull << 20)
+#define VM_DISK_OWN_SHARE 32
+/* A channel that ended without the process: this long to say why. */
+#define VM_LAST_WORDS_MS 1000
+
+enum vm_state { VM_WAITING = 0, VM_STARTING, VM_RUNNING, VM_ENDING };
+
+struct vm {
+	struct list node; /* in link->vms */
+	struct link *link;
+	struct vm_spec spec;
+	const struct vm_ops *ops;
+	void *ctx;
+	enum vm_state state;
+	struct template *t;
+	struct template_waiter waiter;
+	struct loop_call call; /* start, or gone without a process */
+	struct bytes early;    /* frames of commands before the start */
+	struct vmm *vmm;
+	struct channel channel;
+	struct session session;
+	struct loop_timer timer;
+	int64_t bind_deadline_ms; /* 0 = none */
+	int64_t words_deadline_ms;
+	int64_t created_us;
+	bool is_destroyed;
+	enum end_reason why; /* END_NONE: not known yet */
+	char text[REASON_BYTES_MAX];
+};
+
+/* ---- the end
+ * ------------------------------------------------------------------ */
+
+static void vm_free(struct vm *vm)
+{
+	template_unwait(&vm->waiter);
+	loop_timer_stop(vm->link->loop, &vm->timer);
+	channel_close(&vm->channel);
+	session_finish(&vm->session);
+	bytes_finish(&vm->early);
+	list_remove(&vm->node);
+	free(vm);
+}
+
+static void vm_gone(struct vm *vm)
+{
+	log_info("%s vm=gone reason=%d text=\"%s\"", vm->spec.sandbox,
+		 (int)vm->why, vm->text);
+	vm->ops->gone(vm->ctx, vm->why, vm->text);
+	vm_free(vm);
+}
+
+static void call_gone(void *arg)
+{
+	vm_gone(arg);
+}
+
+static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The first reason stays.  `gone` comes later, never from within. */
+static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
+{
+	enum vm_state was = vm->state;
+	va_list ap;
+
+	if (was == VM_ENDING)
+		return;
+	vm->state = VM_ENDING;
+	vm->why = why;
+	va_start(ap, fmt);
+	vsnprintf(vm->text, sizeof(vm->text), fmt, ap);
+	va_end(ap);
+	session_close(&vm->session);
+	channel_close(&vm->channel);
+	template_unwait(&vm->waiter);
+	loop_timer_stop(vm->link->loop, &vm->timer);
+	if (vm->vmm) {
+		vmm_kill(vm->vmm);
+		return;
+	}
+	/* A posted start sees ENDING and becomes the end. */
+	if (was == VM_STARTING)
+		return;
+	vm->call.fn = call_gone;
+	loop_post_call(vm->link->loop, &vm->call);
+}
+
+static void on_vmm_gone(void *ctx, const struct vmm_end *end)
+{
+	struct vm *vm = ctx;
+
+	vm->vmm = NULL;
+	if (vm->state != VM_ENDING) {
+		vm->state = VM_ENDING;
+		vm->why = END_VM_LOST;
+		snprintf(vm->text, sizeof(vm->text), "%.250s", end->text);
+		session_close(&vm->session);
+	}
+	vm_gone(vm);
+}
+
+void vm_destroy(struct vm *vm)
+{
+	vm->is_destroyed = true;
+	vm_end(vm, END_NONE, "destroyed");
+}
+
+void vms_destroy(struct link *l)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &l->vms)
+	{
+		struct vm *vm = container_of(pos, struct vm, node);
+
+		if (vm->vmm)
+			vmm_destroy(vm->vmm);
+		vm_free(vm);
+	}
+}
+
+/* ---- deadlines
+ * ----------------------------------------------------------------- */
+
+static void earlier(int64_t *at, int64_t candidate)
+{
+	if (candidate && (!*at || candidate < *at))
+		*at = candidate;
+}
+
+static void timer_arm(struct vm *vm)
+{
+	int64_t at = 0;
+
+	if (vm->state != VM_RUNNING)
+		return;
+	earlier(&at, vm->bind_deadline_ms);
+	earlier(&at, vm->words_deadline_ms);
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+		earlier(&at, vm->session.cmds[i].deadline_ms);
+	if (at)
+		loop_timer_set(vm->link->loop, &vm->timer,
+			       at - clock_mono_ms());
+	else
+		loop_timer_stop(vm->link->loop, &vm->timer);
+}
+
+static void cmd_deadline(struct vm *vm, struct session_cmd *c, int64_t after_ms)
+{
+	c->deadline_ms = clock_mono_ms() + after_ms;
+	timer_arm(vm);
+}
+
+/* A command that the guest should have ended long ago. */
+static void cmd_overrun(struct vm *vm, struct session_cmd *c)
+{
+	struct vm_end end = {
+		.how = c->is_cancelled ? GP_END_CANCELLED : GP_END_TIMED_OUT,
+		.error = "the guest did not end the command in time; its VM "
+			 "was ended",
+		.stdout_bytes = c->out[0].total,
+		.stderr_bytes = c->out[1].total,
+	};
+	uint64_t cmd = c->cmd;
+	bool is_started = c->state == CS_STARTED;
+
+	session_cmd_end(c);
+	if (is_started || end.how == GP_END_CANCELLED) {
+		vm->ops->ended(vm->ctx, cmd, &end);
+		vm_end(vm, END_VM_LOST,
+		       "the guest did not end command %llu in time",
+		       (unsigned long long)cmd);
+		return;
+	}
+	vm_end(vm, END_VM_LOST, "the guest did not start command %llu in time",
+	       (unsigned long long)cmd);
+}
+
+static void on_timer(struct loop_timer *t)
+{
+	struct vm *vm = container_of(t, struct vm, timer);
+	int64_t now = clock_mono_ms();
+
+	if (vm->words_deadline_ms && vm->words_deadline_ms <= now) {
+		vm_end(vm, END_VM_LOST, "the guest's channel was closed");
+		return;
+	}
+	if (vm->bind_deadline_ms && vm->bind_deadline_ms <= now) {
+		vm_end(vm, END_VM_LOST,
+		       "the restored guest did not answer within %lld s",
+		       (long long)vm->link->times.bind_ms / 1000);
+		return;
+	}
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++) {
+		struct session_cmd *c = &vm->session.cmds[i];
+
+		if (vm->state == VM_RUNNING && c->deadline_ms &&
+		    c->deadline_ms <= now)
+			cmd_overrun(vm, c);
+	}
+	timer_arm(vm);
+}
+
+/* ---- what the guest says
+ * --------------------------------------------------------- */
+
+static void on_bound(void *ctx, const char *error)
+{
+	struct vm *vm = ctx;
+
+	vm->bind_deadline_ms = 0;
+	if (error) {
+		vm_end(vm, END_VM_LOST,
+		       "the guest cannot take its identity: %.180s", error);
+		return;
+	}
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+		if (vm->session.cmds[i].state == CS_SENT)
+			cmd_deadline(vm, &vm->session.cmds[i],
+				     vm->link->times.start_ms);
+	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
+		 (long long)(clock_mono_us() - vm->created_us));
+	timer_arm(vm);
+	vm->ops->bound(vm->ctx);
+}
+
+static void on_started(void *ctx, uint64_t cmd)
+{
+	struct vm *vm = ctx;
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+
+	/* A KILL that is on its way has set its own, shorter deadline. */
+	if (!c->is_cancelled)
+		cmd_deadline(vm, c,
+			     (int64_t)c->timeout_ms +
+				     vm->link->times.overrun_ms);
+	vm->ops->started(vm->ctx, cmd);
+}
+
+static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+		      uint64_t total, const uint8_t *data, size_t len)
+{
+	struct vm *vm = ctx;
+
+	vm->ops->output(vm->ctx, cmd, stream, offset, total, data, len);
+}
+
+static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
+{
+	struct vm *vm = ctx;
+
+	timer_arm(vm);
+	vm->ops->ended(vm->ctx, cmd, end);
+}
+
+static const struct session_ops session_ops = {
+	.bound = on_bound,
+	.started = on_started,
+	.output = on_output,
+	.ended = on_ended,
+};
+
+static void on_channel_end(struct channel *c, int rc)
+{
+	struct vm *vm = container_of(c, struct vm, channel);
+
+	if (rc == -EPROTO) {
+		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
+	} else if (rc == -ENOMEM) {
+		vm_end(vm, END_VM_LOST, "the host is out of memory");
+	} else {
+		/* Mostly the process ends: it knows the reason better. */
+		vm->words_deadline_ms = clock_mono_ms() + VM_LAST_WORDS_MS;
+		timer_arm(vm);
+	}
+}
+
+/* ---- the start
+ * ------------------------------------------------------------------- */
+
+static void on_vmm_started(void *ctx, const struct vmm_started *s)
+{
+	struct vm *vm = ctx;
+
+	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
+		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
+}
+
+static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
+			 const uint8_t *body, size_t len)
+{
+	(void)ctx;
+	(void)type;
+	(void)status;
+	(void)body;
+	(void)len;
+}
+
+static const struct vmm_ops vmm_ops = {
+	.started = on_vmm_started,
+	.replied = on_vmm_reply,
+	.gone = on_vmm_gone,
+};
+
+/* Fresh for every VM: no two clones of a snapshot may share any of it. */
+static int identity_make(const struct vm *vm, struct gp_identity *id)
+{
+	uint8_t machine[16];
+
+	if (getrandom(id->entropy, sizeof(id->entropy), 0) !=
+		    sizeof(id->entropy) ||
+	    getrandom(machine, sizeof(machine), 0) != sizeof(machine))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(machine); i++)
+		snprintf(id->machine_id + 2 * i, 3, "%02x", machine[i]);
+	id->wall_ns = (uint64_t)clock_wall_ms() * 1000000;
+	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->spec.sandbox);
+	/* No label of a host name holds '_'. */
+	for (char *p = id->hostname; *p; p++)
+		if (*p == '_')
+			*p = '-';
+	id->mem_bytes = (uint64_t)vm->spec.limits.memory_mib << 20;
+	id->pids = VM_PIDS_MAX;
+	id->disk_bytes = (uint64_t)vm->spec.limits.disk_mib << 20;
+	return 0;
+}
+
+/* BIND and what was given so far, in one write. */
+static int bind_send(struct vm *vm)
+{
+	struct gp_identity id = {0};
+	int rc = identity_make(vm, &id);
+
+	if (!rc)
+		rc = gp_down_bind(&vm->channel.out, &id);
+	if (!rc)
+		rc = bytes_append(&vm->channel.out, vm->early.data,
+				  vm->early.len);
+	explicit_bzero(&id, sizeof(id));
+	bytes_finish(&vm->early);
+	channel_flush(&vm->channel);
+	return rc;
+}
+
+static int process_start(struct vm *vm, struct err *e)
+{
+	struct template *t = vm->t;
+	uint64_t disk = (uint64_t)vm->spec.limits.disk_mib << 20;
+	_cleanup_fd_ int peer = -1, disk_fd = -1;
+	struct vmm_args a = {
+		.name = vm->spec.sandbox,
+		.vcpus = t->shape.vcpus,
+		.ram_mib = t->shape.ram_mib,
+		.kernel_fd = -1,
+		.state_fd = t->files.state_fd,
+		.mem_fd = t->files.mem_fd,
+		.init_fd = t->init_fd,
+		.root_fd = t->root_fd,
+		.boot_log_fd = -1,
+		.disk_cap_bytes =
+			disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES,
+	};
+	int rc;
+
+	rc = disk_copy(t->files.disk_fd, vm->link->state_fd, &disk_fd, NULL);
+	if (rc)
+		return err_set(e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
+			       NULL, "copying the sandbox's disk into %s: %s",
+			       vm->link->state_dir, strerror(-rc));
+	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
+			  on_channel_end, &peer);
+	if (!rc)
+		rc = bind_send(vm);
+	if (rc)
+		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
+			       strerror(-rc));
+	a.disk_fd = disk_fd;
+	a.channel_fd = peer;
+	return vmm_start(&vm->vmm, vm->link, &a, &vmm_ops, vm, e);
+}
+
+static void call_start(void *arg)
+{
+	struct vm *vm = arg;
+	struct err e = {0};
+
+	if (vm->state == VM_ENDING) {
+		vm_gone(vm);
+		return;
+	}
+	vm->state = VM_RUNNING;
+	if (process_start(vm, &e)) {
+		vm_end(vm, END_VM_LOST, "%.250s", e.text);
+		return;
+	}
+	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
+	timer_arm(vm);
+	log_info("%s vm=spawned pid=%d after_us=%lld", vm->spec.sandbox,
+		 vm_pid(vm), (long long)(clock_mono_us() - vm->created_us));
+}
+
+/* Posted, not called: commands that follow vm_create travel with BIND. */
+static void start_post(struct vm *vm)
+{
+	vm->state = VM_STARTING;
+	vm->call.fn = call_start;
+	loop_post_call(vm->link->loop, &vm->call);
+}
+
+static void on_template(void *ctx, const struct err *e)
+{
+	struct vm *vm = ctx;
+
+	if (e)
+		vm_end(vm, END_PREPARE_FAILED, "%.250s", e->text);
+	else
+		start_post(vm);
+}
+
+static void on_template_progress(void *ctx, const char *text)
+{
+	struct vm *vm = ctx;
+
+	vm->ops->progress(vm->ctx, text);
+}
+
+int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
+	      const struct vm_ops *ops, void *ctx, struct err *e)
+{
+	struct shape shape;
+	struct vm *vm;
+
+	if (link->is_stopping)
+		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
+	if (shape_for(spec->base, &spec->limits, &shape, e))
+		return -1;
+	vm = calloc(1, sizeof(*vm));
+	if (!vm || template_get(link, &shape, &vm->t)) {
+		free(vm);
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+	}
+	vm->link = link;
+	vm->spec = *spec;
+	vm->ops = ops;
+	vm->ctx = ctx;
+	vm->created_us = clock_mono_us();
+	vm->timer.fn = on_timer;
+	vm->call.arg = vm;
+	vm->channel.watch.fd = -1;
+	session_init(&vm->session, SES_BINDING, &session_ops, vm);
+	list_append(&link->vms, &vm->node);
+	vm->waiter.progress = on_template_progress;
+	vm->waiter.done = on_template;
+	vm->waiter.ctx = vm;
+	if (template_is_fresh(vm->t))
+		start_post(vm);
+	else
+		template_wait(vm->t, &vm->waiter);
+	*ret = vm;
+	return 0;
+}
+
+int vm_pid(const struct vm *vm)
+{
+	return vm->vmm ? vmm_pid(vm->vmm) : 0;
+}
+
+/* ---- commands
+ * ---------------------------------------------------------------------- */
+
+/* Where frames go now, or NULL when there is no room. */
+static struct bytes *queue_of(struct vm *vm)
+{
+	if (vm->state == VM_RUNNING)
+		return channel_room(&vm->channel) ? &vm->channel.out : NULL;
+	return vm->early.len < CHANNEL_OUT_BYTES_MAX ? &vm->early : NULL;
+}
+
+static int cmd_begin(struct vm *vm, uint64_t cmd, bool is_run,
+		     uint32_t timeout_ms, struct bytes **ret_out)
+{
+	if (vm->state == VM_ENDING)
+		return -ESHUTDOWN;
+	*ret_out = queue_of(vm);
+	if (!*ret_out)
+		return -ENOBUFS;
+	return session_cmd_add(&vm->session, cmd, is_run, timeout_ms);
+}
+
+static int cmd_sent(struct vm *vm, uint64_t cmd, int rc)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+
+	if (rc) {
+		session_cmd_free(c);
+		return rc;
+	}
+	if (vm->session.state == SES_BOUND)
+		cmd_deadline(vm, c, vm->link->times.start_ms);
+	if (vm->state == VM_RUNNING)
+		channel_flush(&vm->channel);
+	return 0;
+}
+
+int vm_run(struct vm *vm, uint64_t cmd, const struct vm_run *run)
+{
+	struct bytes *out;
+	int rc = cmd_begin(vm, cmd, true, run->timeout_ms, &out);
+
+	return rc ? rc : cmd_sent(vm, cmd, gp_down_run(out, cmd, run));
+}
+
+int vm_exec(struct vm *vm, uint64_t cmd, const struct vm_exec *exec)
+{
+	struct bytes *out;
+	int rc = cmd_begin(vm, cmd, false, exec->timeout_ms, &out);
+
+	return rc ? rc : cmd_sent(vm, cmd, gp_down_exec(out, cmd, exec));
+}
+
+int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+	struct bytes *out;
+	int rc;
+
+	if (!c || c->state == CS_ENDED || vm->state == VM_ENDING)
+		return -ESRCH;
+	out = queue_of(vm);
+	if (!out)
+		return -ENOBUFS;
+	rc = gp_down_kill(out, cmd, grace_ms);
+	if (rc)
+		return rc;
+	c->is_cancelled = true;
+	if (vm->session.state == SES_BOUND)
+		cmd_deadline(vm, c,
+			     (int64_t)grace_ms + vm->link->times.overrun_ms);
+	if (vm->state == VM_RUNNING)
+		channel_flush(&vm->channel);
+	return 0;
+}
+
+void vm_ack(struct vm *vm, uint64_t cmd)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+
+	if (!c || c->state != CS_ENDED)
+		return;
+	session_cmd_free(c);
+	if (vm->state == VM_RUNNING && channel_room(&vm->channel) &&
+	    !gp_down_plain(&vm->channel.out, GP_ACK, cmd))
+		channel_flush(&vm->channel);
+}
+
+/* ---- what it costs
+ * ------------------------------------------------------------------- */
+
+void vm_spec_cost(const struct vm_spec *spec, uint64_t *ret_ram_bytes,
+		  uint64_t *ret_disk_bytes)
+{
+	struct shape s = {.ram_mib = spec->limits.memory_mib};
+	uint64_t disk = (uint64_t)spec->limits.disk_mib << 20;
+
+	/* Out of range: what was asked; vm_create will refuse it. */
+	(void)shape_for(spec->base, &spec->limits, &s, NULL);
+	*ret_ram_bytes = (uint64_t)s.ram_mib << 20;
+	*ret_disk_bytes = disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES;
+}

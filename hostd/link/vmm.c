@@ -1,0 +1,521 @@
+/* One hutch-vmm process; see vmm.h. */
+#include "vmm.h"
+#include "../clock.h"
+#include "../loop.h"
+#include "fd.h"
+#include "link_priv.h"
+#include "log.h"
+#include "spawn.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Lines of a VMM's log: a burst, then a steady trickle; a guest can cause
+ * notices but not fill the host's log. */
+#define VMM_LOG_BURST_LINES 30
+#define VMM_LOG_LINES_PER_S 2
+#define VMM_LOG_LINE_BYTES  512
+
+/* Memory of the process beyond the guest's RAM: code, rings, stacks. */
+#define VMM_OWN_BYTES_MAX  (256ull << 20)
+#define VMM_DISK_BYTES_MAX (16ull << 30) /* disk and snapshot files */
+#define VMM_THREADS_MAX	   64		 /* vCPUs, I/O, io_uring's workers */
+#define VMM_FDS_MAX	   256
+/* Before the daemon and the rest of the host, after nothing of ours. */
+#define VMM_OOM_SCORE 800
+
+struct log_lines {
+	struct loop_watch watch; /* fd: our end of the pipe */
+	char buf[VMM_LOG_LINE_BYTES];
+	size_t len;
+	unsigned n_tokens, n_dropped;
+	int64_t refilled_ms;
+};
+
+struct vmm {
+	struct list node; /* in link->vmms */
+	struct link *link;
+	const struct vmm_ops *ops;
+	void *ctx;
+	char name[80];
+	pid_t pid;
+	int uid_slot;
+	uint64_t cgroup;	   /* number of its folders; 0 = none */
+	struct loop_watch process; /* fd: pidfd */
+	struct loop_watch control;
+	struct log_lines log;
+	uint32_t seq;
+	bool is_killed;
+	struct vmm_end end;
+};
+
+/* ---- log lines ---------------------------------------------------------- */
+
+static bool log_token(struct log_lines *l)
+{
+	int64_t now = clock_mono_ms();
+	int64_t more = (now - l->refilled_ms) * VMM_LOG_LINES_PER_S / 1000;
+
+	if (more > 0) {
+		l->n_tokens = (unsigned)(l->n_tokens + more);
+		if (l->n_tokens > VMM_LOG_BURST_LINES)
+			l->n_tokens = VMM_LOG_BURST_LINES;
+		l->refilled_ms = now;
+	}
+	if (!l->n_tokens) {
+		l->n_dropped++;
+		return false;
+	}
+	l->n_tokens--;
+	return true;
+}
+
+static void log_flush(struct vmm *v)
+{
+	struct log_lines *l = &v->log;
+
+	if (l->len && log_token(l)) {
+		log_info("%s pid=%d vmm=\"%s\" dropped=%u", v->name,
+			 (int)v->pid, log_text(l->buf, l->len).s, l->n_dropped);
+		l->n_dropped = 0;
+	}
+	l->len = 0;
+}
+
+static void log_feed(struct vmm *v, const char *p, size_t n)
+{
+	struct log_lines *l = &v->log;
+
+	for (size_t i = 0; i < n; i++) {
+		if (p[i] == '\n' || l->len == sizeof(l->buf))
+			log_flush(v);
+		if (p[i] != '\n')
+			l->buf[l->len++] = p[i];
+	}
+}
+
+static void watch_close(struct vmm *v, struct loop_watch *w)
+{
+	if (w->fd < 0)
+		return;
+	loop_watch_remove(v->link->loop, w);
+	fd_close(&w->fd);
+}
+
+static void on_log(struct loop_watch *w, uint32_t revents)
+{
+	struct vmm *v = container_of(w, struct vmm, log.watch);
+	char buf[2048];
+	ssize_t n = read(w->fd, buf, sizeof(buf));
+
+	(void)revents;
+	if (n > 0) {
+		log_feed(v, buf, (size_t)n);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		log_flush(v);
+		watch_close(v, w);
+	}
+}
+
+/* ---- control socket ------------------------------------------------------ */
+
+static void end_take(struct vmm *v, const uint8_t *body, size_t len)
+{
+	struct vmm_exit x;
+
+	if (len != sizeof(x) || v->end.text[0])
+		return;
+	memcpy(&x, body, sizeof(x));
+	x.text[sizeof(x.text) - 1] = '\0';
+	v->end.why = (int)x.why;
+	snprintf(v->end.text, sizeof(v->end.text), "%.255s",
+		 log_text(x.text, strlen(x.text)).s);
+}
+
+static void started_take(struct vmm *v, const uint8_t *body, size_t len)
+{
+	struct vmm_started st;
+
+	if (len != sizeof(st))
+		return;
+	memcpy(&st, body, sizeof(st));
+	if (st.version != VMM_CTL_VERSION) {
+		snprintf(v->end.text, sizeof(v->end.text),
+			 "hutch-vmm speaks control version %u, this daemon %u",
+			 st.version, VMM_CTL_VERSION);
+		vmm_kill(v);
+		return;
+	}
+	link_cgroup_join(v->link, v->cgroup, v->pid);
+	v->ops->started(v->ctx, &st);
+}
+
+/* The guest asks for a port: nothing but the agent's channel is served. */
+static void open_refuse(struct vmm *v, const uint8_t *body, size_t len)
+{
+	struct {
+		struct vmm_msg msg;
+		struct vmm_open open;
+	} reply = {.msg = {.type = VMM_OPEN_REPLY, .len = sizeof(reply.open)}};
+
+	if (len != sizeof(reply.open))
+		return;
+	memcpy(&reply.open, body, sizeof(reply.open));
+	reply.open.allowed = 0;
+	fd_send(v->control.fd, &reply, sizeof(reply), NULL, 0);
+}
+
+static void message_take(struct vmm *v, const uint8_t *p, size_t n)
+{
+	const uint8_t *body = p + sizeof(struct vmm_msg);
+	struct vmm_msg m;
+
+	if (n < sizeof(m))
+		return;
+	memcpy(&m, p, sizeof(m));
+	n -= sizeof(m);
+	if (m.len != n)
+		return;
+	if (m.type & VMM_REPLY) {
+		if (!v->is_killed)
+			v->ops->replied(v->ctx,
+					(enum vmm_type)(m.type & ~VMM_REPLY),
+					m.status, body, n);
+		return;
+	}
+	if (m.type == VMM_EXIT)
+		end_take(v, body, n);
+	if (v->is_killed)
+		return;
+	if (m.type == VMM_STARTED)
+		started_take(v, body, n);
+	if (m.type == VMM_OPEN)
+		open_refuse(v, body, n);
+	if (m.type == VMM_DEVICE && n && log_token(&v->log))
+		log_warn("%s pid=%d device=\"%s\"", v->name, (int)v->pid,
+			 log_text(body, strnlen((const char *)body, n)).s);
+}
+
+/* One packet; false at the end of file or when there is none now. */
+static bool control_read(struct vmm *v, bool *ret_eof)
+{
+	static uint8_t buf[sizeof(struct vmm_msg) + VMM_BODY_BYTES_MAX];
+	ssize_t n = fd_recv(v->control.fd, buf, sizeof(buf), NULL, NULL,
+			    MSG_DONTWAIT);
+
+	if (n == -EMSGSIZE)
+		return true; /* dropped: no message of ours is that big */
+	*ret_eof = n == 0 || (n < 0 && n != -EAGAIN);
+	if (n <= 0)
+		return false;
+	message_take(v, buf, (size_t)n);
+	return true;
+}
+
+static void on_control(struct loop_watch *w, uint32_t revents)
+{
+	struct vmm *v = container_of(w, struct vmm, control);
+	bool is_eof = false;
+
+	(void)revents;
+	control_read(v, &is_eof);
+	if (is_eof) {
+		/* Its end is near; if not, it has no business living on. */
+		watch_close(v, w);
+		syscall(SYS_pidfd_send_signal, v->process.fd, SIGKILL, NULL, 0);
+	}
+}
+
+int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds)
+{
+	struct vmm_msg m = {.type = type, .seq = ++v->seq};
+
+	if (v->control.fd < 0)
+		return -EPIPE;
+	return fd_send(v->control.fd, &m, sizeof(m), fds, n_fds);
+}
+
+/* ---- the end --------------------------------------------------------------
+ */
+
+static void status_text(struct vmm *v, const siginfo_t *si)
+{
+	static const char *const whys[] = {
+		[VMM_WHY_POWEROFF] = "the guest powered off",
+		[VMM_WHY_SETUP] = "the VM could not be set up",
+		[VMM_WHY_GUEST_SHUTDOWN] = "the guest crashed",
+		[VMM_WHY_KVM] = "KVM reported an error",
+		[VMM_WHY_DEVICE] = "the guest broke device rules",
+		[VMM_WHY_OWNER] = "ended by its owner",
+		[VMM_WHY_HOST] = "the host failed",
+	};
+	size_t n = sizeof(whys) / sizeof(whys[0]);
+
+	if (v->end.text[0])
+		return;
+	if (si->si_code != CLD_EXITED) {
+		snprintf(v->end.text, sizeof(v->end.text),
+			 "hutch-vmm was killed by signal %d", si->si_status);
+		return;
+	}
+	v->end.why = si->si_status;
+	if ((size_t)si->si_status < n)
+		snprintf(v->end.text, sizeof(v->end.text), "%s",
+			 whys[si->si_status]);
+	else
+		snprintf(v->end.text, sizeof(v->end.text),
+			 "hutch-vmm ended with status %d", si->si_status);
+}
+
+static void vmm_free(struct vmm *v)
+{
+	watch_close(v, &v->control);
+	watch_close(v, &v->log.watch);
+	watch_close(v, &v->process);
+	link_cgroup_leave(v->link, v->cgroup);
+	link_uid_give(v->link, v->uid_slot);
+	list_remove(&v->node);
+	free(v);
+}
+
+static void on_process(struct loop_watch *w, uint32_t revents)
+{
+	struct vmm *v = container_of(w, struct vmm, process);
+	bool is_eof = false;
+	siginfo_t si = {0};
+
+	(void)revents;
+	if (waitid(P_PIDFD, (id_t)w->fd, &si, WEXITED | WNOHANG) || !si.si_pid)
+		return;
+	while (v->control.fd >= 0 && control_read(v, &is_eof))
+		continue;
+	while (v->log.watch.fd >= 0) {
+		char buf[2048];
+		ssize_t n = read(v->log.watch.fd, buf, sizeof(buf));
+
+		if (n <= 0)
+			break;
+		log_feed(v, buf, (size_t)n);
+	}
+	log_flush(v);
+	status_text(v, &si);
+	v->end.was_killed = v->is_killed;
+	v->ops->gone(v->ctx, &v->end);
+	vmm_free(v);
+}
+
+void vmm_kill(struct vmm *v)
+{
+	v->is_killed = true;
+	syscall(SYS_pidfd_send_signal, v->process.fd, SIGKILL, NULL, 0);
+}
+
+void vmm_destroy(struct vmm *v)
+{
+	siginfo_t si;
+
+	vmm_kill(v);
+	while (waitid(P_PIDFD, (id_t)v->process.fd, &si, WEXITED) &&
+	       errno == EINTR)
+		continue;
+	vmm_free(v);
+}
+
+pid_t vmm_pid(const struct vmm *v)
+{
+	return v->pid;
+}
+
+/* ---- the start ------------------------------------------------------------
+ */
+
+#define ARGS_MAX  40
+#define ARG_BYTES 160
+
+struct command_line {
+	char text[ARGS_MAX][ARG_BYTES];
+	char *argv[ARGS_MAX + 1];
+	size_t n;
+	struct spawn_spec *spec;
+};
+
+static void arg(struct command_line *c, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void arg(struct command_line *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->n == ARGS_MAX)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(c->text[c->n], ARG_BYTES, fmt, ap);
+	va_end(ap);
+	c->argv[c->n] = c->text[c->n];
+	c->argv[++c->n] = NULL;
+}
+
+/* The number that `fd` will have in the child. */
+static int child_fd(struct command_line *c, int fd)
+{
+	c->spec->fds[c->spec->n_fds] = fd;
+	return 3 + (int)c->spec->n_fds++;
+}
+
+static void args_fill(struct command_line *c, const struct link *l,
+		      const struct vmm_args *a, int control_fd, uint32_t uid)
+{
+	char cap[40] = "";
+
+	arg(c, "hutch-vmm");
+	if (a->kernel_fd >= 0) {
+		arg(c, "--kernel");
+		arg(c, "fd:%d", child_fd(c, a->kernel_fd));
+		arg(c, "--cmdline");
+		arg(c, "%s", a->cmdline);
+	} else {
+		int state = child_fd(c, a->state_fd);
+
+		arg(c, "--restore");
+		arg(c, "state=fd:%d,mem=fd:%d", state, child_fd(c, a->mem_fd));
+	}
+	arg(c, "--mem");
+	arg(c, "%u", a->ram_mib);
+	arg(c, "--vcpus");
+	arg(c, "%u", a->vcpus);
+	arg(c, "--disk");
+	arg(c, "fd:%d,ro", child_fd(c, a->init_fd));
+	arg(c, "--disk");
+	arg(c, "fd:%d,ro", child_fd(c, a->root_fd));
+	if (a->disk_cap_bytes)
+		snprintf(cap, sizeof(cap), ",cap=%llu",
+			 (unsigned long long)a->disk_cap_bytes);
+	arg(c, "--disk");
+	arg(c, "fd:%d,lazy%s", child_fd(c, a->disk_fd), cap);
+	arg(c, "--control");
+	arg(c, "fd:%d", child_fd(c, control_fd));
+	arg(c, "--channel");
+	arg(c, "fd:%d", child_fd(c, a->channel_fd));
+	if (a->boot_log_fd >= 0) {
+		arg(c, "--log");
+		arg(c, "fd:%d", child_fd(c, a->boot_log_fd));
+	}
+	if (l->is_confined) {
+		arg(c, "--uid");
+		arg(c, "%u", uid);
+		arg(c, "--gid");
+		arg(c, "%u", uid);
+	} else {
+		arg(c, "--no-confine");
+	}
+}
+
+static int vmm_spawn(struct vmm *v, const struct vmm_args *a, int control_fd,
+		     int log_fd, uint32_t uid, struct err *e)
+{
+	struct spawn_rlimit limits[] = {
+		{RLIMIT_CORE, 0},
+		{RLIMIT_NOFILE, VMM_FDS_MAX},
+		{RLIMIT_NPROC, VMM_THREADS_MAX},
+		{RLIMIT_FSIZE, VMM_DISK_BYTES_MAX},
+		{RLIMIT_AS, ((rlim_t)a->ram_mib << 20) * 2 + VMM_OWN_BYTES_MAX},
+	};
+	struct spawn_spec spec = {
+		.path = v->link->vmm_path,
+		.log_fd = log_fd,
+		.rlimits = limits,
+		.n_rlimits = sizeof(limits) / sizeof(limits[0]),
+		.oom_score_adj = VMM_OOM_SCORE,
+	};
+	struct command_line c = {.spec = &spec};
+	const char *step;
+	int rc;
+
+	args_fill(&c, v->link, a, control_fd, uid);
+	spec.argv = c.argv;
+	rc = spawn_process(&spec, &v->pid, &v->process.fd, &step);
+	if (rc < 0)
+		return err_set(e, ERR_INTERNAL, NULL, "cannot start %s: %s: %s",
+			       v->link->vmm_path, step, strerror(-rc));
+	return 0;
+}
+
+static int watches_add(struct vmm *v)
+{
+	struct loop_watch *all[] = {&v->process, &v->control, &v->log.watch};
+
+	for (size_t i = 0; i < 3; i++) {
+		int rc = loop_watch_add(v->link->loop, all[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
+	      const struct vmm_ops *ops, void *ctx, struct err *e)
+{
+	int control[2] = {-1, -1}, log[2] = {-1, -1};
+	uint32_t uid = 0;
+	struct vmm *v = calloc(1, sizeof(*v));
+	int rc = -1;
+
+	if (!v)
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+	list_init(&v->node);
+	v->link = link;
+	v->ops = ops;
+	v->ctx = ctx;
+	v->end.why = -1;
+	snprintf(v->name, sizeof(v->name), "%s", args->name);
+	v->process = (struct loop_watch){on_process, -1, POLLIN, NULL};
+	v->control = (struct loop_watch){on_control, -1, POLLIN, NULL};
+	v->log.watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
+	v->log.n_tokens = VMM_LOG_BURST_LINES;
+	v->log.refilled_ms = clock_mono_ms();
+	v->uid_slot = link_uid_take(link, &uid);
+	if (v->uid_slot < 0) {
+		err_set(e, ERR_CAPACITY, NULL,
+			"all %d user ids for VMs are in use", LINK_UIDS);
+		goto out;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) ||
+	    pipe2(log, O_CLOEXEC | O_NONBLOCK)) {
+		err_set(e, ERR_INTERNAL, NULL, "sockets for a VM: %s",
+			strerror(errno));
+		goto out;
+	}
+	v->control.fd = fd_take(&control[0]);
+	v->log.watch.fd = fd_take(&log[0]);
+	v->cgroup = link_cgroup_make(link, args->vcpus, args->ram_mib);
+	rc = vmm_spawn(v, args, control[1], log[1], uid, e);
+	if (rc < 0)
+		goto out;
+	rc = watches_add(v);
+	if (rc < 0) {
+		err_set(e, ERR_INTERNAL, NULL, "watching a VM: %s",
+			strerror(-rc));
+		vmm_kill(v);
+		waitid(P_PIDFD, (id_t)v->process.fd, &(siginfo_t){0}, WEXITED);
+		rc = -1;
+		goto out;
+	}
+	list_append(&link->vmms, &v->node);
+	*ret = v;
+out:
+	fd_close(&control[0]);
+	fd_close(&control[1]);
+	fd_close(&log[0]);
+	fd_close(&log[1]);
+	if (rc < 0)
+		vmm_free(v);
+	return rc < 0 ? -1 : 0;
+}
