@@ -13,3 +13,4 @@ $(call program,tests/hostile/$(1)_test,tests/hostile/$(1)_test.c \
 endef
 $(eval $(call hostile_test,a_mmio,tests/hostile/disk.c))
 $(eval $(call hostile_test,c_blk,tests/hostile/disk.c))
+$(eval $(call hostile_test,d_packet,tests/hostile/channel.c))
