@@ -132,4 +132,10 @@ struct engine_stats {
 };
 void engine_stats(const struct engine *e, struct engine_stats *ret);
 
+/* Every sandbox that has or is getting a VM, of all environments, for
+ * `hutch ps`; cmd is its newest command, pid 0 while there is no process. */
+typedef void (*engine_live_fn)(void *ctx, const struct sandbox_rec *sbx,
+			       const struct command_rec *cmd, int pid);
+void engine_live_each(struct engine *e, engine_live_fn fn, void *ctx);
+
 #endif

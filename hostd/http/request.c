@@ -1,0 +1,299 @@
+/*
+ * A request from its first line to its handler.
+ *
+ * MHD calls request_on_uri with the raw target, then request_on_data: once
+ * with the whole header, once per piece of the body, once at the end, and once
+ * more after a resume.  The state says what a call means.
+ *
+ * A request has two owners: MHD until request_on_done, and the handler until
+ * it answered.  It is freed when both let go.
+ */
+#include "request.h"
+#include "../clock.h"
+#include "log.h"
+#include "server_priv.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Odd: a count times this visits every 64-bit number once. */
+#define REQUEST_ID_STEP ((uint64_t)0x9e3779b97f4a7c15)
+
+static struct request_priv *priv_new(struct http_listener *l, const char *uri)
+{
+	struct http_server *s = l->server;
+	struct request_priv *p = calloc(1, sizeof(*p));
+	const char *mark = strchr(uri, '?');
+	struct request *r;
+
+	if (!p)
+		return NULL;
+	r = &p->request;
+	list_init(&p->node);
+	p->server = s;
+	p->listener = l;
+	p->begun_us = clock_mono_us();
+	r->priv = p;
+	r->services = s->services;
+	r->is_admin = l->is_admin;
+	r->path = mark ? strndup(uri, (size_t)(mark - uri)) : strdup(uri);
+	p->raw_query = mark ? strdup(mark + 1) : NULL;
+	snprintf(r->id, sizeof(r->id), "req_%016" PRIx64,
+		 s->id_seed ^ (++s->id_count * REQUEST_ID_STEP));
+	if (r->path && (!mark || p->raw_query))
+		return p;
+	free(r->path);
+	free(p->raw_query);
+	free(p);
+	return NULL;
+}
+
+/* "http://host/path" is the path for us: we are no proxy. */
+static const char *without_authority(const char *uri)
+{
+	const char *slash;
+
+	if (strncasecmp(uri, "http://", 7))
+		return uri;
+	slash = strchr(uri + 7, '/');
+	return slash ? slash : "/";
+}
+
+void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *c)
+{
+	struct request_priv *p = priv_new(cls, without_authority(uri));
+
+	(void)c;
+	return p ? &p->request : NULL;
+}
+
+static void body_drop(struct request *r)
+{
+	r->priv->server->stats.body_bytes -= r->body.len;
+	bytes_finish(&r->body);
+}
+
+static void free_if_done(struct request *r)
+{
+	struct request_priv *p = r->priv;
+
+	if (p->is_held || p->mhd)
+		return;
+	body_drop(r);
+	query_finish(&r->query);
+	bytes_finish(&p->reply.body);
+	if (p->reply.stream)
+		stream_unref(p->reply.stream);
+	free(r->idempotency_key);
+	free(p->raw_query);
+	free(r->path);
+	free(p);
+}
+
+void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
+		     enum MHD_RequestTerminationCode why)
+{
+	struct request *r = *con_cls;
+	struct request_priv *p;
+
+	(void)cls;
+	(void)c;
+	if (!r)
+		return;
+	p = r->priv;
+	*con_cls = NULL;
+	log_debug("http request=%s %s path=%s status=%d us=%" PRId64 " end=%d",
+		  r->id, http_method_name(r->method),
+		  log_text(r->path, strlen(r->path)).s, p->reply.status,
+		  clock_mono_us() - p->begun_us, (int)why);
+	if (p->conn)
+		http_conn_phase(p->conn, CONN_IDLE);
+	p->conn = NULL;
+	p->mhd = NULL;
+	free_if_done(r);
+}
+
+/* ---- the handler's side ----------------------------------------------- */
+
+void request_release(struct request *r)
+{
+	struct request_priv *p = r->priv;
+	struct http_server *s = p->server;
+
+	if (!p->is_held)
+		return;
+	p->is_held = false;
+	r->abandon = NULL;
+	list_remove(&p->node);
+	s->stats.working--;
+	free_if_done(r);
+	http_server_check_drained(s);
+	http_server_free_if_done(s);
+}
+
+void request_wake(struct request *r)
+{
+	struct request_priv *p = r->priv;
+
+	if (!p->is_suspended || !p->mhd)
+		return;
+	p->is_suspended = false;
+	MHD_resume_connection(p->mhd);
+}
+
+void request_give_up(struct request *r, const struct err *e)
+{
+	struct request_priv *p = r->priv;
+
+	p->is_given_up = true;
+	if (p->reply.stream) {
+		stream_abort(p->reply.stream);
+	} else if (p->state == REQ_WORKING) {
+		reply_set_err(r, e);
+		p->state = REQ_READY;
+		request_wake(r);
+	}
+	if (r->abandon) {
+		void (*fn)(struct request *) = r->abandon;
+
+		r->abandon = NULL;
+		fn(r);
+	}
+}
+
+/* ---- MHD's side ------------------------------------------------------- */
+
+static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
+			      const struct err *e, unsigned allow)
+{
+	struct request_priv *p = r->priv;
+	uint64_t len = check_body_length(c);
+
+	if (e->code == ERR_NONE)
+		p->reply = (struct reply){.status = 204};
+	else
+		reply_set_err(r, e);
+	route_allow(allow, p->reply.allow, sizeof(p->reply.allow));
+	p->state = REQ_REFUSED;
+	if (len <= HTTP_DRAIN_BYTES_MAX && !check_header(c, "Expect"))
+		return MHD_YES;
+	/* Too much to read to its end: answer now and close. */
+	p->reply.must_close = true;
+	return reply_send(r);
+}
+
+static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
+			       const char *method)
+{
+	struct request_priv *p = r->priv;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	unsigned allow = 0;
+	struct err e;
+
+	p->mhd = c;
+	p->conn = info->socket_context;
+	if (!p->conn)
+		return MHD_NO;
+	p->server->stats.requests++;
+	r->method = http_method_parse(method);
+	http_conn_phase(p->conn, CONN_BODY);
+	if (check_head(r, c, &allow, &e))
+		return refuse(r, c, &e, allow);
+	p->state = REQ_BODY;
+	return MHD_YES;
+}
+
+static void stop_reading(struct request *r, const struct err *e)
+{
+	body_drop(r);
+	reply_set_err(r, e);
+	r->priv->state = REQ_REFUSED;
+}
+
+static void take_body(struct request *r, const char *data, size_t len)
+{
+	struct http_server *s = r->priv->server;
+	size_t max = r->route->body_bytes_max;
+	struct err e;
+
+	if (r->body.len + len > max) {
+		err_set(&e, ERR_BODY_TOO_LARGE, NULL,
+			max ? "the body is larger than %zu bytes"
+			    : "this route takes no body (%zu bytes)",
+			max);
+		stop_reading(r, &e);
+	} else if (s->stats.body_bytes + len > s->cfg.body_budget_bytes) {
+		err_set(&e, ERR_UNAVAILABLE, NULL,
+			"the daemon holds as many request bodies as it may");
+		stop_reading(r, &e);
+	} else if (bytes_append(&r->body, data, len)) {
+		err_set(&e, ERR_UNAVAILABLE, NULL, "out of memory");
+		stop_reading(r, &e);
+	} else {
+		s->stats.body_bytes += len;
+	}
+}
+
+static enum MHD_Result on_body(struct request *r, const char *data, size_t *len)
+{
+	struct request_priv *p = r->priv;
+
+	if (p->state == REQ_BODY)
+		take_body(r, data, *len);
+	else if ((p->n_drained += *len) > HTTP_DRAIN_BYTES_MAX)
+		return MHD_NO;
+	*len = 0;
+	return MHD_YES;
+}
+
+static enum MHD_Result run(struct request *r)
+{
+	struct request_priv *p = r->priv;
+
+	p->state = REQ_WORKING;
+	p->is_held = true;
+	p->server->stats.working++;
+	list_append(&p->server->working, &p->node);
+	http_conn_phase(p->conn, CONN_WORK);
+	r->route->handler(r);
+	if (p->state == REQ_READY)
+		return reply_send(r);
+	p->is_suspended = true;
+	MHD_suspend_connection(p->mhd);
+	return MHD_YES;
+}
+
+enum MHD_Result request_on_data(void *cls, struct MHD_Connection *c,
+				const char *url, const char *method,
+				const char *version, const char *data,
+				size_t *data_len, void **con_cls)
+{
+	struct request *r = *con_cls;
+
+	(void)cls;
+	(void)url;
+	(void)version;
+	if (!r)
+		return MHD_NO;
+	switch (r->priv->state) {
+	case REQ_HEAD:
+		return on_head(r, c, method);
+	case REQ_BODY:
+		if (*data_len)
+			return on_body(r, data, data_len);
+		return run(r);
+	case REQ_REFUSED:
+		if (*data_len)
+			return on_body(r, data, data_len);
+		return reply_send(r);
+	case REQ_READY:
+		return reply_send(r);
+	case REQ_WORKING:
+	case REQ_SENT:
+		return MHD_YES;
+	}
+	return MHD_NO;
+}

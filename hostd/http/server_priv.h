@@ -1,0 +1,129 @@
+/*
+ * Shared by server.c (listeners, connections), request.c (a request from its
+ * first line to its handler), check.c (what a header must be) and reply.c (the
+ * answer).  Nobody else.
+ */
+#ifndef HUTCHD_SERVER_PRIV_H
+#define HUTCHD_SERVER_PRIV_H
+
+#include "../loop.h"
+#include "request.h"
+#include "server.h"
+#include <microhttpd.h>
+
+#define HTTP_ADDRESS_BYTES_MAX 128
+#define HTTP_URL_BYTES_MAX     1200
+
+struct http_listener {
+	struct http_server *server;
+	struct MHD_Daemon *mhd; /* owned; NULL = not started */
+	struct loop_watch watch;
+	struct loop_timer timer; /* MHD_get_timeout */
+	bool is_admin, is_loopback;
+};
+
+struct http_server {
+	struct services *services;
+	struct http_config cfg;
+	struct http_listener tcp, admin;
+	char address[HTTP_ADDRESS_BYTES_MAX];
+	char public_url[HTTP_URL_BYTES_MAX];
+	struct list working; /* of request_priv: handler has not answered */
+	bool is_draining;
+	bool is_closed; /* the last handler that answers frees it */
+	void (*drained)(void *ctx);
+	void *drained_ctx;
+	uint64_t id_seed, id_count;
+	struct http_stats stats;
+};
+
+enum conn_phase { CONN_HEAD, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
+
+struct stream;
+
+/* A TCP or Unix connection: its deadline. */
+struct http_conn {
+	struct loop_timer timer;
+	struct http_listener *listener;
+	int fd; /* borrowed from MHD */
+	enum conn_phase phase;
+	bool is_refused; /* admin socket: not our user */
+};
+
+enum request_state {
+	REQ_HEAD,    /* MHD read the header: look at it */
+	REQ_BODY,    /* body is coming */
+	REQ_REFUSED, /* answer is known; the body is read and thrown away */
+	REQ_WORKING, /* with the handler */
+	REQ_READY,   /* answered, MHD has not been told */
+	REQ_SENT,    /* queued with MHD */
+};
+
+struct reply {
+	int status;
+	const char *content_type;
+	struct bytes body; /* owned */
+	int retry_after_s; /* 0 = none */
+	char allow[64];	   /* "" = none */
+	bool must_close;
+	struct stream *stream; /* borrowed: the response owns it */
+};
+
+/* What the server keeps about a request beside what handlers see. */
+struct request_priv {
+	struct request request;
+	struct list node; /* in server.working */
+	struct http_server *server;
+	struct http_listener *listener;
+	struct http_conn *conn;
+	struct MHD_Connection *mhd; /* NULL = MHD forgot it */
+	enum request_state state;
+	bool is_held; /* by the handler */
+	bool is_suspended;
+	bool is_given_up;   /* the server answered in the handler's place */
+	uint64_t n_drained; /* bytes of a refused body */
+	char *raw_query;    /* owned; NULL = none */
+	char version[72];   /* Lbb-Version to echo, "" = none */
+	struct reply reply;
+	int64_t begun_us;
+};
+
+void http_conn_phase(struct http_conn *c, enum conn_phase phase);
+
+/* Callbacks given to MHD. */
+void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *c);
+enum MHD_Result request_on_data(void *cls, struct MHD_Connection *c,
+				const char *url, const char *method,
+				const char *version, const char *data,
+				size_t *data_len, void **con_cls);
+void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
+		     enum MHD_RequestTerminationCode why);
+
+/*
+ * Everything that can be refused before the body: 0, or -1 with `e`.
+ * *ret_allow != 0: 405, or an OPTIONS answer when e->code is ERR_NONE.
+ */
+int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
+	       struct err *e);
+/* Content-Length of the request; 0 none, UINT64_MAX chunked. */
+uint64_t check_body_length(struct MHD_Connection *c);
+const char *check_header(struct MHD_Connection *c, const char *name);
+
+/* Hand the stored reply to MHD. */
+enum MHD_Result reply_send(struct request *r);
+/* Store an error as the reply. */
+void reply_set_err(struct request *r, const struct err *e);
+/* Answer in the handler's place; it may still hold the request. */
+void request_give_up(struct request *r, const struct err *e);
+/* The handler lets go of the request. */
+void request_release(struct request *r);
+/* A reply was stored: resume the connection if it sleeps. */
+void request_wake(struct request *r);
+void http_server_check_drained(struct http_server *s);
+void http_server_free_if_done(struct http_server *s);
+
+/* The server ends a stream in the handler's place. */
+void stream_abort(struct stream *s);
+void stream_unref(struct stream *s);
+
+#endif

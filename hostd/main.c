@@ -1,0 +1,348 @@
+/*
+ * hutchd: records what clients ask for, runs it in microVMs, tells what came
+ * of it.
+ *
+ * main reads top to bottom in the order of a start; stop() is the same
+ * backwards.  Everything runs on this thread's loop, except the store's thread
+ * and the worker pool.  README.md has the theory of operation.
+ */
+#include "../api/version.h"
+#include "clock.h"
+#include "config.h"
+#include "engine/engine.h"
+#include "fd.h"
+#include "http/auth.h"
+#include "http/server.h"
+#include "link/template.h"
+#include "log.h"
+#include "loop.h"
+#include "process.h"
+#include "services.h"
+#include "state_dir.h"
+#include "surface/admin/admin.h"
+#include "surface/lbb/lbb.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define RETENTION_EVERY_MS (3600 * 1000)
+
+static const struct route_table *const tables[] = {
+	&lbb_routes,
+	&service_routes,
+	&admin_routes,
+	NULL,
+};
+
+struct daemon {
+	struct config config;
+	struct services services;
+	struct loop_watch signals;
+	struct loop_timer drain, retention;
+	char admin_path[CONFIG_TEXT_BYTES_MAX + 16];
+	int lock_fd;
+	int exit_status;
+};
+
+/* ---- what main may do instead of serving ------------------------------ */
+
+static void print_routes(void)
+{
+	for (const struct route_table *const *t = tables; *t; t++) {
+		for (size_t i = 0; i < (*t)->n; i++) {
+			const struct route *r = &(*t)->routes[i];
+
+			printf("%s %s %s %s auth=%s key=%s body=%zu params=",
+			       (*t)->name, http_method_name(r->method), r->path,
+			       r->operation,
+			       r->flags & ROUTE_ADMIN ? "admin"
+			       : r->flags & ROUTE_KEY ? "key"
+						      : "none",
+			       r->flags & ROUTE_IDEMPOTENT ? "yes" : "no",
+			       r->body_bytes_max);
+			if (r->flags & ROUTE_GRAPH)
+				printf("graph,stack,");
+			for (const char *const *p = r->params; *p; p++)
+				printf("%s,", *p);
+			printf("\n");
+		}
+	}
+}
+
+static int print_what(const char *what)
+{
+	if (!strcmp(what, "--routes"))
+		print_routes();
+	else if (!strcmp(what, "--version"))
+		printf("hutchd %s\n", HUTCH_VERSION);
+	else
+		config_help(stdout);
+	return fflush(stdout) ? 1 : 0;
+}
+
+static int refuse(const struct err *e)
+{
+	fprintf(stderr, "hutchd: %s\n", e->text);
+	return err_info(e->code)->exit_status;
+}
+
+static void set_log_level(const char *name)
+{
+	static const char *const names[] = {"error", "warn", "info", "debug"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i]) && !getenv("HUTCH_LOG"))
+			log_set_level((enum log_level)i);
+}
+
+/* ---- end -------------------------------------------------------------- */
+
+static void on_drained(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	loop_stop(d->services.loop);
+}
+
+static void on_drain_over(struct loop_timer *t)
+{
+	struct daemon *d = container_of(t, struct daemon, drain);
+
+	log_warn("drain: open calls did not end in %llu s",
+		 (unsigned long long)d->config.drain_seconds);
+	loop_stop(d->services.loop);
+}
+
+static void on_signal(struct loop_watch *w, uint32_t revents)
+{
+	struct daemon *d = container_of(w, struct daemon, signals);
+	struct services *sv = &d->services;
+	struct signalfd_siginfo info;
+
+	(void)revents;
+	if (read(w->fd, &info, sizeof(info)) != sizeof(info) ||
+	    info.ssi_signo == SIGHUP)
+		return;
+	log_info("signal=%u state=draining", info.ssi_signo);
+	if (!sv->http || http_server_is_draining(sv->http)) {
+		loop_stop(sv->loop);
+		return;
+	}
+	loop_timer_set(sv->loop, &d->drain,
+		       (int64_t)d->config.drain_seconds * 1000);
+	http_server_drain(sv->http, on_drained, d);
+}
+
+static void stop(struct daemon *d)
+{
+	struct services *sv = &d->services;
+	struct err e;
+
+	http_server_destroy(sv->http);
+	if (d->lock_fd >= 0)
+		state_dir_write(d->config.state_dir, "listen", NULL, &e);
+	if (sv->engine)
+		engine_destroy(sv->engine);
+	if (sv->link)
+		link_destroy(sv->link);
+	if (sv->store)
+		store_close(sv->store);
+	auth_destroy(sv->auth);
+	if (sv->loop) {
+		loop_watch_remove(sv->loop, &d->signals);
+		loop_destroy(sv->loop);
+		log_info("state=stopped");
+	}
+	fd_close(&d->signals.fd);
+	fd_close(&d->lock_fd);
+}
+
+/* ---- start ------------------------------------------------------------ */
+
+static int start_state(struct daemon *d, struct err *e)
+{
+	struct config *c = &d->config;
+	char path[CONFIG_TEXT_BYTES_MAX + 16];
+
+	d->lock_fd = state_dir_open(c->state_dir, e);
+	if (d->lock_fd < 0 || state_dir_node(c->state_dir, c->node, e) ||
+	    state_dir_path(c->state_dir, "admin.sock", d->admin_path,
+			   sizeof(d->admin_path), e) ||
+	    state_dir_path(c->state_dir, "request.key", path, sizeof(path), e))
+		return -1;
+	state_dir_write(c->state_dir, "listen", NULL, e);
+	return canon_key_load(path, d->services.request_key, e);
+}
+
+static int start_store(struct daemon *d, struct err *e)
+{
+	struct services *sv = &d->services;
+	char boot_id[64];
+
+	if (process_boot_id(boot_id, sizeof(boot_id), e) ||
+	    store_open(&sv->store, sv->loop, d->config.state_dir, e) ||
+	    store_recover(sv->store, boot_id, clock_wall_ms(), &sv->n_lost, e))
+		return -1;
+	if (sv->n_lost)
+		log_warn("store: %u records of VMs that ended with the daemon "
+			 "are now lost",
+			 sv->n_lost);
+	return 0;
+}
+
+static int start_vms(struct daemon *d, struct err *e)
+{
+	struct services *sv = &d->services;
+	const struct config *c = &d->config;
+	struct link_config link = {
+		.state_dir = c->state_dir,
+		.cache_dir = c->cache_dir,
+		.images_dir = c->images_dir,
+		.vmm_path = c->vmm_path,
+		.init_image = c->init_image,
+		.uid_base = (uint32_t)c->uid_base,
+		.is_confined = c->is_confined,
+	};
+	struct engine_config engine = {
+		.graph_places = (uint32_t)c->graph_places,
+		.environment_places = (uint32_t)c->environment_places,
+		.ram_budget_bytes = c->ram_budget_mib << 20,
+		.disk_reserve_bytes = c->disk_reserve_mib << 20,
+		.state_dir = c->state_dir,
+		.node = c->node,
+	};
+
+	if (link_create(&sv->link, sv->loop, &link, e))
+		return -1;
+	return engine_create(&sv->engine, sv->loop, sv->store, sv->link,
+			     &engine, e);
+}
+
+static int start_http(struct daemon *d, struct err *e)
+{
+	struct services *sv = &d->services;
+	const struct config *c = &d->config;
+	struct http_config http = {
+		.listen = c->listen,
+		.admin_path = d->admin_path,
+		.public_url = c->public_url,
+		.allowed_hosts = c->allowed_hosts,
+		.connections_max = (unsigned)c->connections_max,
+		.body_budget_bytes = c->body_budget_mib << 20,
+		.is_metrics_open = c->is_metrics_open,
+		.tables = tables,
+	};
+	char line[CONFIG_TEXT_BYTES_MAX + 2];
+
+	if (http_server_create(&sv->http, sv, &http, e))
+		return -1;
+	snprintf(line, sizeof(line), "%s\n", http_server_address(sv->http));
+	if (state_dir_write(c->state_dir, "listen",
+			    line[0] == '\n' ? NULL : line, e))
+		return -1;
+	log_info("state=running listen=%s admin=%s node=%s",
+		 http_server_address(sv->http), d->admin_path, c->node);
+	if (line[0] != '\n')
+		printf("hutchd listens on http://%s\n",
+		       http_server_address(sv->http));
+	fflush(stdout);
+	return 0;
+}
+
+/* The keys are known: open for clients. */
+static void on_keys(void *ctx, int rc)
+{
+	struct daemon *d = ctx;
+	struct err e;
+
+	if (!rc && !start_http(d, &e))
+		return;
+	if (rc)
+		err_set(&e, ERR_INTERNAL, NULL, "cannot read the keys: %s",
+			strerror(-rc));
+	d->exit_status = refuse(&e);
+	loop_stop(d->services.loop);
+}
+
+static void on_retention_done(void *ctx, int rc)
+{
+	(void)ctx;
+	if (rc)
+		log_error("retention failed: %s", strerror(-rc));
+}
+
+static void on_retention(struct loop_timer *t)
+{
+	struct daemon *d = container_of(t, struct daemon, retention);
+	struct services *sv = &d->services;
+	int rc = store_retention(sv->store, clock_wall_ms(), on_retention_done,
+				 NULL);
+
+	if (rc)
+		on_retention_done(NULL, rc);
+	loop_timer_set(sv->loop, t, RETENTION_EVERY_MS);
+}
+
+static int start(struct daemon *d, struct err *e)
+{
+	struct services *sv = &d->services;
+	int rc;
+
+	process_prepare();
+	d->signals.fd = process_signals(e);
+	if (d->signals.fd < 0 || start_state(d, e))
+		return -1;
+	rc = loop_create(&sv->loop);
+	if (rc)
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "cannot make the event loop (io_uring): %s",
+			       strerror(-rc));
+	d->signals.events = POLLIN;
+	d->signals.fn = on_signal;
+	d->drain.fn = on_drain_over;
+	d->retention.fn = on_retention;
+	if (start_store(d, e) || start_vms(d, e))
+		return -1;
+	if (loop_watch_add(sv->loop, &d->signals) ||
+	    auth_create(&sv->auth, sv->store) ||
+	    auth_load(sv->auth, on_keys, d))
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+	on_retention(&d->retention);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon d = {.lock_fd = -1, .signals.fd = -1};
+	char exe_dir[CONFIG_TEXT_BYTES_MAX];
+	const char *what = NULL;
+	struct err e;
+	int rc;
+
+	log_init("hutchd");
+	if (process_exe_dir(exe_dir, sizeof(exe_dir), &e) ||
+	    config_defaults(&d.config, exe_dir, &e))
+		return refuse(&e);
+	rc = config_args(&d.config, argc, argv, &what, &e);
+	if (rc)
+		return rc > 0 ? print_what(what) : refuse(&e);
+	set_log_level(d.config.log_level);
+	d.services.config = &d.config;
+	d.services.started_ms = clock_wall_ms();
+
+	if (start(&d, &e)) {
+		d.exit_status = refuse(&e);
+	} else {
+		rc = loop_run(d.services.loop);
+		if (rc) {
+			log_error("loop: %s", strerror(-rc));
+			d.exit_status = err_info(ERR_INTERNAL)->exit_status;
+		}
+	}
+	stop(&d);
+	return d.exit_status;
+}

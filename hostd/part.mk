@@ -1,0 +1,35 @@
+# hutchd: the daemon.  Each folder's part.mk names its sources and libraries.
+
+-include hostd/engine/part.mk hostd/store/part.mk hostd/link/part.mk
+
+JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
+	json_out.c utf8.c)
+HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
+	auth.c listen.c server.c request.c check.c reply.c)
+LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c run.c encode.c \
+	sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
+ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
+	prepare.c)
+CONFIG_SRCS := hostd/config.c hostd/config_args.c
+
+HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \
+	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
+	$(STORE_SRCS) $(LINK_SRCS) $(BASE_SRCS))
+HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
+	$(LINK_LIBS))
+
+ifneq ($(wildcard hostd/engine/engine.c),)
+PROGRAMS += hutchd
+$(eval $(call program,hutchd,$(HOSTD_SRCS),$(HOSTD_LIBS)))
+endif
+
+# ---- unit tests and fuzz targets ----------------------------------------
+
+UNIT_TESTS += $(addprefix tests/hostd/,json_raw_test canon_test config_test)
+$(eval $(call program,tests/hostd/json_raw_test,hostd/http/json_raw_test.c \
+	$(JSON_SRCS) $(BASE_SRCS),-lcmocka))
+$(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
+	hostd/http/canon.c hostd/http/query.c hostd/http/route.c \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+$(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
+	$(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))

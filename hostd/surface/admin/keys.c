@@ -1,0 +1,276 @@
+/*
+ * API keys: create, list, revoke.
+ *
+ * The key itself is in the answer of its creation and nowhere else.  Plan and
+ * `sandboxes_enabled` are the environment's: the newest key sets them for all.
+ */
+#include "../../http/auth.h"
+#include "../lbb/decode.h"
+#include "admin.h"
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+
+struct key_op {
+	struct key_info info;
+	struct auth_new made;
+};
+
+static void op_free(struct key_op *op)
+{
+	OPENSSL_cleanse(op, sizeof(*op));
+	free(op);
+}
+
+static const char *plan_name(enum plan plan)
+{
+	return plan == PLAN_FREE ? "free" : "full";
+}
+
+/* `secret` NULL = not told. */
+static void put_key(struct json_out *j, const struct key_info *k,
+		    const char *secret)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "key");
+	json_out_str(j, "environment", k->environment);
+	json_out_str(j, "name", k->name);
+	json_out_str(j, "plan", plan_name(k->plan));
+	json_out_bool(j, "sandboxes_enabled", k->is_enabled);
+	json_out_bool(j, "revoked", k->is_revoked);
+	if (secret)
+		json_out_str(j, "key", secret);
+	json_out_end(j, '}');
+}
+
+/* ---- create ----------------------------------------------------------- */
+
+static int key_environment(void *ctx, const char *path, struct json_span v,
+			   struct err *e)
+{
+	_cleanup_bytes_ struct bytes text = {0};
+	struct key_op *op = ctx;
+
+	if (decode_string(path, v, &text, e))
+		return -1;
+	if (!auth_environment_is_valid((const char *)text.data))
+		return err_set(e, ERR_INVALID_REQUEST, path,
+			       "environment \"%.64s\" is not a name of 1 to %d "
+			       "characters a-z 0-9 _ -",
+			       (const char *)text.data, ID_BYTES_MAX - 1);
+	memcpy(op->info.environment, text.data, text.len + 1);
+	return 0;
+}
+
+static int key_name(void *ctx, const char *path, struct json_span v,
+		    struct err *e)
+{
+	_cleanup_bytes_ struct bytes text = {0};
+	struct key_op *op = ctx;
+
+	if (decode_string(path, v, &text, e))
+		return -1;
+	if (text.len > ADMIN_KEY_NAME_BYTES_MAX ||
+	    !auth_graph_is_valid((const char *)text.data))
+		return err_set(e, ERR_INVALID_REQUEST, path,
+			       "name \"%.64s\" is not 1 to %d characters A-Z "
+			       "a-z 0-9 . _ -",
+			       (const char *)text.data,
+			       ADMIN_KEY_NAME_BYTES_MAX);
+	memcpy(op->info.name, text.data, text.len + 1);
+	return 0;
+}
+
+static int key_plan(void *ctx, const char *path, struct json_span v,
+		    struct err *e)
+{
+	_cleanup_bytes_ struct bytes text = {0};
+	struct key_op *op = ctx;
+
+	if (decode_string(path, v, &text, e))
+		return -1;
+	if (!strcmp((const char *)text.data, "free"))
+		op->info.plan = PLAN_FREE;
+	else if (!strcmp((const char *)text.data, "full"))
+		op->info.plan = PLAN_FULL;
+	else
+		return err_set(e, ERR_INVALID_REQUEST, path,
+			       "plan \"%.40s\" is neither free nor full",
+			       (const char *)text.data);
+	return 0;
+}
+
+static int key_enabled(void *ctx, const char *path, struct json_span v,
+		       struct err *e)
+{
+	struct key_op *op = ctx;
+
+	return decode_bool(path, v, &op->info.is_enabled, e);
+}
+
+static const struct decode_field fields[] = {
+	{"environment", key_environment},
+	{"name", key_name},
+	{"plan", key_plan},
+	{"sandboxes_enabled", key_enabled},
+};
+
+static int decode(struct request *r, struct key_op *op, struct json_span body,
+		  struct err *e)
+{
+	memcpy(op->info.environment, r->environment, sizeof(r->environment));
+	op->info.plan = PLAN_FULL;
+	op->info.is_enabled = true;
+	if (decode_object(op, "", body, fields,
+			  sizeof(fields) / sizeof(*fields), e))
+		return -1;
+	if (!*op->info.name)
+		return err_set(e, ERR_INVALID_REQUEST, "name",
+			       "the field name is missing");
+	if (auth_has(r->services->auth, op->info.environment, op->info.name))
+		return err_set(e, ERR_INVALID_REQUEST, "name",
+			       "environment %s has a key %s",
+			       op->info.environment, op->info.name);
+	if (auth_new_key(&op->made))
+		return err_set(e, ERR_INTERNAL, NULL, "no random bytes");
+	return 0;
+}
+
+static void on_made(void *ctx, int rc)
+{
+	struct request *r = ctx;
+	struct key_op *op = r->op;
+	struct json_out j = {0};
+	struct err e;
+
+	r->op = NULL;
+	if (rc == -EEXIST)
+		err_set(&e, ERR_INVALID_REQUEST, "name",
+			"environment %s has a key %s", op->info.environment,
+			op->info.name);
+	else if (rc)
+		err_set(&e, ERR_INTERNAL, NULL, "cannot store the key: %s",
+			strerror(-rc));
+	else
+		put_key(&j, &op->info, op->made.text);
+	op_free(op);
+	if (rc)
+		reply_err(r, &e);
+	else
+		reply_json(r, 201, &j);
+}
+
+static void on_added(void *ctx, int rc)
+{
+	struct request *r = ctx;
+
+	if (!rc)
+		rc = auth_load(r->services->auth, on_made, r);
+	if (rc)
+		on_made(r, rc);
+}
+
+void admin_key_create(struct request *r)
+{
+	struct json_span body;
+	struct key_op *op;
+	struct err e;
+	int rc;
+
+	if (request_object(r, &body))
+		return;
+	op = calloc(1, sizeof(*op));
+	if (!op) {
+		err_set(&e, ERR_UNAVAILABLE, NULL, "out of memory");
+		reply_err(r, &e);
+		return;
+	}
+	if (decode(r, op, body, &e)) {
+		op_free(op);
+		reply_err(r, &e);
+		return;
+	}
+	r->op = op;
+	rc = store_key_add(r->services->store, &op->info, op->made.hash,
+			   on_added, r);
+	if (rc)
+		on_added(r, rc);
+}
+
+/* ---- list, revoke ----------------------------------------------------- */
+
+void admin_key_list(struct request *r)
+{
+	bool is_all = !query_get(&r->query, "environment");
+	const struct key_info *k;
+	struct json_out j = {0};
+
+	json_out_begin(&j, NULL, '{');
+	json_out_str(&j, "object", "list");
+	json_out_begin(&j, "data", '[');
+	for (size_t i = 0; (k = auth_key(r->services->auth, i)); i++)
+		if (is_all || !strcmp(k->environment, r->environment))
+			put_key(&j, k, NULL);
+	json_out_end(&j, ']');
+	json_out_bool(&j, "has_more", false);
+	json_out_null(&j, "next_cursor");
+	json_out_end(&j, '}');
+	reply_json(r, 200, &j);
+}
+
+static void on_revoke_known(void *ctx, int rc)
+{
+	struct request *r = ctx;
+	const char *name = query_get(&r->query, "name");
+	struct json_out j = {0};
+	struct err e;
+
+	if (rc == -ENOENT) {
+		err_set(&e, ERR_NOT_FOUND, "name",
+			"environment %s has no key \"%.64s\"", r->environment,
+			name);
+		reply_err(r, &e);
+		return;
+	}
+	if (rc) {
+		err_set(&e, ERR_INTERNAL, NULL, "cannot revoke the key: %s",
+			strerror(-rc));
+		reply_err(r, &e);
+		return;
+	}
+	json_out_begin(&j, NULL, '{');
+	json_out_str(&j, "object", "key");
+	json_out_str(&j, "environment", r->environment);
+	json_out_str(&j, "name", name);
+	json_out_bool(&j, "revoked", true);
+	json_out_end(&j, '}');
+	reply_json(r, 200, &j);
+}
+
+static void on_revoked(void *ctx, int rc)
+{
+	struct request *r = ctx;
+
+	if (!rc)
+		rc = auth_load(r->services->auth, on_revoke_known, r);
+	if (rc)
+		on_revoke_known(r, rc);
+}
+
+void admin_key_revoke(struct request *r)
+{
+	const char *name = query_get(&r->query, "name");
+	struct err e;
+	int rc;
+
+	if (!name) {
+		err_set(&e, ERR_INVALID_REQUEST, "name",
+			"the query parameter name is missing");
+		reply_err(r, &e);
+		return;
+	}
+	rc = store_key_revoke(r->services->store, r->environment, name,
+			      on_revoked, r);
+	if (rc)
+		on_revoked(r, rc);
+}

@@ -1,0 +1,26 @@
+/* The routes of the admin socket. */
+#include "admin.h"
+
+static const char *const p_none[] = {NULL};
+static const char *const p_key[] = {"name", NULL};
+
+static const struct route routes[] = {
+	{HTTP_POST, "/admin/keys", "createKey", ROUTE_ADMIN,
+	 ADMIN_BODY_BYTES_MAX, p_none, admin_key_create},
+	{HTTP_GET, "/admin/keys", "listKeys", ROUTE_ADMIN, 0, p_none,
+	 admin_key_list},
+	{HTTP_DELETE, "/admin/keys", "revokeKey", ROUTE_ADMIN, 0, p_key,
+	 admin_key_revoke},
+	{HTTP_GET, "/admin/status", "status", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
+	 p_none, admin_status},
+	{HTTP_GET, "/admin/ps", "listLive", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
+	 p_none, admin_ps},
+	{HTTP_POST, "/admin/prepare", "prepareTemplate", ROUTE_ADMIN,
+	 ADMIN_BODY_BYTES_MAX, p_none, admin_prepare},
+};
+
+const struct route_table admin_routes = {
+	"admin",
+	routes,
+	sizeof(routes) / sizeof(*routes),
+};

@@ -1,0 +1,266 @@
+/*
+ * Records as JSON (LBB-43, LBB-126).
+ *
+ * The wire's `head` is the first 48 KiB of a stream and `tail` the last, so
+ * that a short output is whole in both; the record keeps them without overlap.
+ * A cut in the middle of a character is moved to its edge; other bytes that
+ * are not UTF-8 become U+FFFD and set `invalid_utf8` (the logs route gives the
+ * exact bytes).
+ */
+#include "../../http/utf8.h"
+#include "lbb.h"
+
+void lbb_list_begin(struct json_out *j)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "list");
+	json_out_begin(j, "data", '[');
+}
+
+void lbb_list_end(struct json_out *j, bool has_more, const char *cursor)
+{
+	json_out_end(j, ']');
+	json_out_bool(j, "has_more", has_more);
+	json_out_str(j, "next_cursor", has_more ? cursor : NULL);
+	json_out_end(j, '}');
+}
+
+static const char *or_null(const char *text)
+{
+	return *text ? text : NULL;
+}
+
+static const char *reason_or_null(enum end_reason reason)
+{
+	return reason == END_NONE ? NULL : end_reason_name(reason);
+}
+
+static void put_limits(struct json_out *j, const struct limits *l)
+{
+	json_out_begin(j, "limits", '{');
+	json_out_u64(j, "vcpus", l->vcpus);
+	json_out_u64(j, "memory_mib", l->memory_mib);
+	json_out_u64(j, "disk_mib", l->disk_mib);
+	json_out_end(j, '}');
+}
+
+static void put_hash(struct json_out *j, const char *key,
+		     const uint8_t hash[HASH_BYTES])
+{
+	static const uint8_t none[HASH_BYTES];
+
+	if (memcmp(hash, none, HASH_BYTES))
+		json_out_hex(j, key, hash, HASH_BYTES);
+	else
+		json_out_null(j, key);
+}
+
+void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "sandbox");
+	json_out_str(j, "id", s->id);
+	json_out_str(j, "graph", s->graph);
+	json_out_str(j, "status", sandbox_status_name(s->status));
+	json_out_str(j, "kind",
+		     s->kind == SBX_KIND_ONE_CALL ? "one_call" : "held");
+	json_out_str(j, "reason", reason_or_null(s->reason));
+	json_out_str(j, "message", or_null(s->reason_text));
+	if (*s->progress)
+		json_out_str(j, "progress", s->progress);
+	json_out_str(j, "template", s->template_name);
+	json_out_str(j, "template_id", or_null(s->template_id));
+	if (s->template_version)
+		json_out_u64(j, "template_version", s->template_version);
+	else
+		json_out_null(j, "template_version");
+	json_out_str(j, "template_base", or_null(s->template_base));
+	put_hash(j, "image_sha256", s->image_sha256);
+	put_hash(j, "kernel_sha256", s->kernel_sha256);
+	put_limits(j, &s->limits);
+	json_out_u64(j, "idle_seconds", s->idle_seconds);
+	json_out_u64(j, "expires_in_seconds", s->expires_in_seconds);
+	json_out_time(j, "expires_at", s->expires_ms);
+	json_out_time(j, "created_at", s->created_ms);
+	json_out_time(j, "started_at", s->started_ms);
+	json_out_time(j, "stopped_at", s->stopped_ms);
+	json_out_time(j, "ended_at", s->ended_ms);
+	json_out_time(j, "last_active_at", s->last_active_ms);
+	json_out_str(j, "command", or_null(s->command));
+	json_out_end(j, '}');
+}
+
+/* ---- output ----------------------------------------------------------- */
+
+/* The last OUTPUT_TAIL_BYTES that are kept without a hole. */
+static int last_bytes(const struct output_rec *o, struct bytes *ret,
+		      uint64_t *ret_at)
+{
+	size_t from_head = 0;
+	int rc;
+
+	*ret_at = o->tail.len ? o->tail_at : o->head.len;
+	if (*ret_at == o->head.len && o->tail.len < OUTPUT_TAIL_BYTES) {
+		from_head = OUTPUT_TAIL_BYTES - o->tail.len;
+		if (from_head > o->head.len)
+			from_head = o->head.len;
+		*ret_at -= from_head;
+	}
+	rc = from_head
+		     ? bytes_append(ret, o->head.data + o->head.len - from_head,
+				    from_head)
+		     : 0;
+	return rc ? rc : bytes_append(ret, o->tail.data, o->tail.len);
+}
+
+/* Bytes at the beginning that only continue a character: at most 3. */
+static size_t continued_bytes(const struct bytes *b)
+{
+	size_t n = 0;
+
+	while (n < b->len && n < 3 && (b->data[n] & 0xc0) == 0x80)
+		n++;
+	return n;
+}
+
+static void put_output(struct json_out *j, const char *key,
+		       const struct output_rec *o)
+{
+	_cleanup_bytes_ struct bytes tail = {0};
+	size_t head_len = o->head.len, skip;
+	bool is_invalid;
+	uint64_t tail_at;
+	int rc = last_bytes(o, &tail, &tail_at);
+
+	if (rc)
+		j->rc = rc;
+	if (o->total > head_len)
+		head_len -= utf8_cut_bytes(o->head.data, head_len);
+	skip = tail_at ? continued_bytes(&tail) : 0;
+	json_out_begin(j, key, '{');
+	is_invalid = json_out_text(j, "head", o->head.data, head_len);
+	is_invalid |=
+		json_out_text(j, "tail", tail.data + skip, tail.len - skip);
+	json_out_u64(j, "bytes", o->total);
+	json_out_bool(j, "truncated", o->total > o->head.len + o->tail.len);
+	json_out_bool(j, "invalid_utf8", is_invalid);
+	if (o->is_expired)
+		json_out_bool(j, "expired", true);
+	json_out_end(j, '}');
+}
+
+/* ---- commands --------------------------------------------------------- */
+
+/* NUL separated strings as an array. */
+static void put_strings(struct json_out *j, const char *key,
+			const struct bytes *b)
+{
+	const char *p = (const char *)b->data, *end = p + b->len;
+
+	json_out_begin(j, key, '[');
+	while (p < end) {
+		size_t len = strnlen(p, (size_t)(end - p));
+
+		json_out_text(j, NULL, p, len);
+		p += len + 1;
+	}
+	json_out_end(j, ']');
+}
+
+static void put_blob(struct json_out *j, const char *key, uint64_t bytes,
+		     const uint8_t hash[HASH_BYTES])
+{
+	json_out_begin(j, key, '{');
+	json_out_u64(j, "bytes", bytes);
+	put_hash(j, "sha256", hash);
+	json_out_end(j, '}');
+}
+
+static void put_end(struct json_out *j, const struct command_rec *c)
+{
+	if (c->exit_code >= 0)
+		json_out_i64(j, "exit_code", c->exit_code);
+	else
+		json_out_null(j, "exit_code");
+	if (c->signal)
+		json_out_i64(j, "signal", c->signal);
+	else
+		json_out_null(j, "signal");
+	json_out_str(j, "reason", reason_or_null(c->reason));
+	json_out_str(j, "message", or_null(c->reason_text));
+}
+
+static void put_result(struct json_out *j, const struct command_rec *c)
+{
+	if (c->has_result)
+		json_out_raw(j, "result", c->result.data, c->result.len);
+	else
+		json_out_null(j, "result");
+}
+
+static void put_times(struct json_out *j, const struct command_rec *c)
+{
+	json_out_u64(j, "timeout_ms", c->timeout_ms);
+	json_out_time(j, "created_at", c->created_ms);
+	json_out_time(j, "started_at", c->started_ms);
+	json_out_time(j, "ended_at", c->ended_ms);
+	if (c->started_ms && c->ended_ms)
+		json_out_i64(j, "duration_ms", c->ended_ms - c->started_ms);
+	else
+		json_out_null(j, "duration_ms");
+}
+
+void lbb_put_command(struct json_out *j, const struct command_rec *c,
+		     bool with_output)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "command");
+	json_out_str(j, "id", c->id);
+	json_out_str(j, "sandbox", c->sandbox);
+	json_out_str(j, "graph", c->graph);
+	json_out_str(j, "kind", c->kind == CMD_KIND_RUN ? "run" : "process");
+	json_out_str(j, "status", command_status_name(c->status));
+	json_out_bool(j, "ok", c->status == CMD_SUCCEEDED);
+	put_end(j, c);
+	put_times(j, c);
+	if (c->kind == CMD_KIND_RUN) {
+		put_blob(j, "code", c->code_bytes, c->code_sha256);
+		put_blob(j, "input", c->input_bytes, c->input_sha256);
+		put_blob(j, "config", c->config_bytes, c->config_sha256);
+		put_result(j, c);
+	} else {
+		put_strings(j, "argv", &c->argv);
+	}
+	put_strings(j, "env_names", &c->env_names);
+	json_out_u64(j, "stdin_bytes", c->stdin_bytes);
+	json_out_begin(j, "usage", '{');
+	json_out_u64(j, "user_us", c->user_us);
+	json_out_u64(j, "system_us", c->sys_us);
+	json_out_u64(j, "memory_peak_bytes", c->rss_bytes);
+	json_out_end(j, '}');
+	if (with_output) {
+		put_output(j, "stdout", &c->out[0]);
+		put_output(j, "stderr", &c->out[1]);
+	}
+	json_out_end(j, '}');
+}
+
+void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,
+		 const struct command_rec *c)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "run");
+	json_out_bool(j, "ok", c->status == CMD_SUCCEEDED);
+	put_result(j, c);
+	json_out_str(j, "status", command_status_name(c->status));
+	put_end(j, c);
+	json_out_str(j, "command", c->id);
+	json_out_str(j, "sandbox", s->id);
+	json_out_str(j, "sandbox_status", sandbox_status_name(s->status));
+	if (*s->progress && !command_status_is_final(c->status))
+		json_out_str(j, "progress", s->progress);
+	json_out_str(j, "graph", c->graph);
+	json_out_str(j, "template", s->template_name);
+	put_times(j, c);
+	json_out_end(j, '}');
+}

@@ -1,0 +1,78 @@
+/*
+ * The Little Big Brain surface: sandboxes over HTTP (api/openapi/lbb.yaml).
+ *
+ * A handler decodes the request into the engine's structs, calls the engine
+ * once, and encodes what comes back.  No state of its own.
+ */
+#ifndef HUTCHD_LBB_H
+#define HUTCHD_LBB_H
+
+#include "../../http/request.h"
+
+#define LBB_VCPUS_MIN	      1
+#define LBB_VCPUS_MAX	      4
+#define LBB_MEMORY_MIB_MIN    128
+#define LBB_MEMORY_MIB_MAX    8192
+#define LBB_DISK_MIB_MIN      256
+#define LBB_DISK_MIB_MAX      10240
+#define LBB_VCPUS_DEFAULT     1
+#define LBB_MEMORY_DEFAULT    1024
+#define LBB_DISK_DEFAULT      4096
+#define LBB_PAGE_MAX	      100
+#define LBB_PAGE_DEFAULT      20
+#define LBB_LOG_BYTES_MAX     (256u << 10)
+#define LBB_LOG_BYTES_DEFAULT (64u << 10)
+/* Code, input and config with every character escaped, env, and room. */
+#define LBB_RUN_BODY_BYTES_MAX (4u << 20)
+
+extern const struct route_table lbb_routes;	/* /v1/... */
+extern const struct route_table service_routes; /* /healthz ... */
+
+/* run.c */
+void lbb_create(struct request *r);
+int lbb_decode_limits(struct limits *l, const char *path, struct json_span v,
+		      struct err *e);
+/* sandboxes.c */
+void lbb_sandboxes(struct request *r); /* list, or retrieve by sandbox= */
+void lbb_sandbox_get(struct request *r);
+void lbb_sandbox_delete(struct request *r);
+/* commands.c */
+void lbb_commands(struct request *r);
+void lbb_command_get(struct request *r);
+void lbb_command_cancel(struct request *r);
+/* logs.c */
+void lbb_command_logs(struct request *r);
+/* templates.c */
+void lbb_templates(struct request *r);
+/* service.c */
+void service_health(struct request *r);
+void service_ready(struct request *r);
+void service_version(struct request *r);
+void service_capacity(struct request *r);
+void service_metrics(struct request *r);
+/* errors_page.c */
+void service_errors(struct request *r);
+
+/* encode.c */
+void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s);
+void lbb_put_command(struct json_out *j, const struct command_rec *c,
+		     bool with_output);
+void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,
+		 const struct command_rec *c);
+/* {"object":"list","data":[ ... */
+void lbb_list_begin(struct json_out *j);
+/* `cursor`: id of the last item, used when there is more. */
+void lbb_list_end(struct json_out *j, bool has_more, const char *cursor);
+
+/*
+ * Query parameters: 0, or the request was answered and -1.  lbb_id gives the
+ * id of a record ("sbx_..."); one that cannot exist is not looked up.
+ */
+int lbb_id(struct request *r, const char *param, const char *prefix,
+	   enum err_code missing, const char **ret);
+int lbb_page(struct request *r, struct store_page *ret);
+
+/* The engine said no (rc < 0) without a callback. */
+void lbb_engine_failed(struct request *r, int rc);
+
+#endif

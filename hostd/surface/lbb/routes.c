@@ -1,0 +1,66 @@
+/*
+ * The routes of /v1.  api/openapi/lbb.yaml has the same rows; the check
+ * api/openapi/check.py compares them.
+ */
+#include "lbb.h"
+
+static const char *const p_none[] = {NULL};
+static const char *const p_sandboxes[] = {"sandbox", "status", "template",
+					  "limit",   "cursor", NULL};
+static const char *const p_sandbox[] = {"sandbox", NULL};
+static const char *const p_commands[] = {"sandbox", "command", "wait_ms",
+					 "limit",   "cursor",  NULL};
+static const char *const p_command_get[] = {"command", "wait_ms", NULL};
+static const char *const p_command[] = {"command", NULL};
+static const char *const p_logs[] = {"command", "stream", "offset", "limit",
+				     NULL};
+static const char *const p_templates[] = {"name", "template", NULL};
+
+#define V1 (ROUTE_KEY | ROUTE_GRAPH)
+
+static const struct route routes[] = {
+	{HTTP_POST, "/v1/sandboxes", "createSandbox", V1 | ROUTE_IDEMPOTENT,
+	 LBB_RUN_BODY_BYTES_MAX, p_none, lbb_create},
+	{HTTP_GET, "/v1/sandboxes", "listSandboxes", V1, 0, p_sandboxes,
+	 lbb_sandboxes},
+	{HTTP_GET, "/v1/sandboxes/get", "getSandbox", V1, 0, p_sandbox,
+	 lbb_sandbox_get},
+	{HTTP_DELETE, "/v1/sandboxes", "deleteSandbox", V1, 0, p_sandbox,
+	 lbb_sandbox_delete},
+	{HTTP_GET, "/v1/sandboxes/commands", "listCommands", V1, 0, p_commands,
+	 lbb_commands},
+	{HTTP_GET, "/v1/sandboxes/commands/get", "getCommand", V1, 0,
+	 p_command_get, lbb_command_get},
+	{HTTP_GET, "/v1/sandboxes/commands/logs", "readCommandLogs", V1, 0,
+	 p_logs, lbb_command_logs},
+	{HTTP_POST, "/v1/sandboxes/commands/cancel", "cancelCommand", V1, 1024,
+	 p_command, lbb_command_cancel},
+	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1, 0,
+	 p_templates, lbb_templates},
+};
+
+const struct route_table lbb_routes = {
+	"lbb",
+	routes,
+	sizeof(routes) / sizeof(*routes),
+};
+
+static const struct route service[] = {
+	{HTTP_GET, "/healthz", "health", ROUTE_ALWAYS, 0, p_none,
+	 service_health},
+	{HTTP_GET, "/readyz", "ready", ROUTE_ALWAYS, 0, p_none, service_ready},
+	{HTTP_GET, "/version", "version", ROUTE_ALWAYS, 0, p_none,
+	 service_version},
+	{HTTP_GET, "/capacity", "capacity", ROUTE_ALWAYS | ROUTE_METRICS, 0,
+	 p_none, service_capacity},
+	{HTTP_GET, "/metrics", "metrics", ROUTE_ALWAYS | ROUTE_METRICS, 0,
+	 p_none, service_metrics},
+	{HTTP_GET, "/errors", "errors", ROUTE_ALWAYS, 0, p_none,
+	 service_errors},
+};
+
+const struct route_table service_routes = {
+	"service",
+	service,
+	sizeof(service) / sizeof(*service),
+};
