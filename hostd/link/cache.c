@@ -56,7 +56,7 @@ static int sub_folder(const struct cache *c, const char *name, int *ret_fd,
 	return 0;
 }
 
-/* ---- reading an entry ---------------------------------------------------- */
+/* ---- reading an entry ------------------------------------------------- */
 
 static int damaged(struct err *e, const char *key, const char *what)
 {
@@ -151,8 +151,7 @@ int cache_open(const struct cache *c, const char *key, bool is_verify,
 	return rc;
 }
 
-/* ---- making one -----------------------------------------------------------
- */
+/* ---- making one ------------------------------------------------------- */
 
 int cache_lock(const struct cache *c, const char *key, int *ret_fd,
 	       struct err *e)

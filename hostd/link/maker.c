@@ -85,8 +85,7 @@ struct maker {
 	struct err e; /* the first failure */
 };
 
-/* ---- failing ----------------------------------------------------------------
- */
+/* ---- failing ---------------------------------------------------------- */
 
 static void maker_commit(struct maker *m);
 static void maker_clean(struct maker *m);
@@ -177,8 +176,7 @@ static void on_deadline(struct loop_timer *t)
 		   (long long)(clock_mono_ms() - m->started_ms) / 1000);
 }
 
-/* ---- boot log
- * ---------------------------------------------------------------- */
+/* ---- boot log --------------------------------------------------------- */
 
 static void log_close(struct maker *m)
 {
@@ -213,8 +211,7 @@ static void on_log(struct loop_watch *w, uint32_t revents)
 	m->log_len += (size_t)n;
 }
 
-/* ---- what the guest says
- * ------------------------------------------------------ */
+/* ---- what the guest says ---------------------------------------------- */
 
 static void on_hello(void *ctx, const char *kernel, const char *init)
 {
@@ -275,8 +272,7 @@ static void on_channel_end(struct channel *c, int rc)
 	/* End of file: the process is about to say more. */
 }
 
-/* ---- what the VMM says
- * --------------------------------------------------------- */
+/* ---- what the VMM says ------------------------------------------------ */
 
 static void on_started(void *ctx, const struct vmm_started *s)
 {
@@ -334,8 +330,7 @@ static const struct vmm_ops vmm_ops = {
 	.gone = on_gone,
 };
 
-/* ---- work
- * -------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------- */
 
 static void commit_run(struct job *j)
 {
@@ -460,8 +455,7 @@ static void disk_done(struct job *j)
 		maker_end(m);
 }
 
-/* ---- life
- * ---------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------- */
 
 int maker_start(struct maker **ret, struct template *t, struct err *e)
 {

@@ -2,9 +2,9 @@
 # Included by hostd/part.mk; programs that use them link LINK_SRCS with
 # LINK_LIBS, the loop and BASE_SRCS.
 
-LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c cgroup.c channel.c work.c \
-	gp_up.c gp_down.c session.c vm.c key.c cache.c template.c \
-	maker.c) \
+LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_args.c cgroup.c \
+	channel.c work.c gp_up.c gp_down.c session.c vm.c vm_start.c shape.c \
+	key.c cache.c check.c template.c maker.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto
 # Checking a result's JSON; LOOP_SRCS are the engine's.
@@ -14,3 +14,7 @@ LINK_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 $(eval $(call program,tests/link_smoke,hostd/link/link_smoke.c $(LINK_SRCS) \
 	$(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS)))
+
+UNIT_TESTS += tests/hostd/session_test
+$(eval $(call program,tests/hostd/session_test,hostd/link/session_test.c \
+	hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),-lcbor -lcmocka))

@@ -97,7 +97,7 @@ static int stray(struct session *s, const struct frame *f)
 	return broken(s, f, "too many frames of unknown commands");
 }
 
-/* ---- one function per frame type --------------------------------------- */
+/* ---- one function per frame type -------------------------------------- */
 
 static int on_hello(struct session *s, const struct frame *f,
 		    struct session_cmd *c)
@@ -330,7 +330,7 @@ static int on_ended(struct session *s, const struct frame *f,
 	return 0;
 }
 
-/* ---- which frame may come when ----------------------------------------- */
+/* ---- which frame may come when ---------------------------------------- */
 
 static const struct frame_rule {
 	enum gp_type type;

@@ -52,5 +52,10 @@ int template_prepare(struct link *l, const struct shape *s,
 /* SHA-256 of root image and kernel, for records. */
 int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 		    uint8_t kernel[HASH_BYTES]);
+/*
+ * Read every byte of the images and of the snapshot, and hold them against
+ * their hashes: seconds.  ERR_NOT_FOUND: no snapshot yet.  0 or -1 with `e`.
+ */
+int template_verify(struct link *l, const struct shape *s, struct err *e);
 
 #endif

@@ -32,7 +32,6 @@ struct template
 	struct link *link;
 	struct shape shape;
 	enum template_state state;
-	struct key_inputs inputs;
 	char key[KEY_HEX_BYTES];
 	struct bytes manifest;		 /* owned: lines of the key */
 	int kernel_fd, init_fd, root_fd; /* owned, read-only */
@@ -57,6 +56,7 @@ struct template_waiter {
 
 /* The runner of a base ("python"), or NULL for an unknown base. */
 const char *base_runner(const char *base);
+const char *base_image(const char *base); /* its name in images.json */
 bool shape_has_preload(const struct shape *s);
 /* "lbb/python with 1 vCPU and 1024 MiB" */
 void shape_text(const struct shape *s, char *dst, size_t cap);

@@ -13,60 +13,19 @@
  * command's own time-out with room for the guest to keep it itself.  A guest
  * that lets one pass is not trusted any more: its VM ends.
  */
-#include "vm.h"
 #include "../clock.h"
-#include "../image/disk.h"
-#include "channel.h"
-#include "fd.h"
 #include "gp_down.h"
-#include "link_priv.h"
 #include "log.h"
-#include "template_priv.h"
 #include "vm_priv.h"
-#include "vmm.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-/* Processes and threads of user code in one sandbox. */
-#define VM_PIDS_MAX 1024
-/* Blocks that the file system itself needs beside the user's bytes: bitmaps,
- * inode tables, journal: 32 MiB and 1/32. */
-#define VM_DISK_OWN_BYTES (32ull << 20)
-#define VM_DISK_OWN_SHARE 32
 /* A channel that ended without the process: this long to say why. */
 #define VM_LAST_WORDS_MS 1000
 
-enum vm_state { VM_WAITING = 0, VM_STARTING, VM_RUNNING, VM_ENDING };
-
-struct vm {
-	struct list node; /* in link->vms */
-	struct link *link;
-	struct vm_spec spec;
-	const struct vm_ops *ops;
-	void *ctx;
-	enum vm_state state;
-	struct template *t;
-	struct template_waiter waiter;
-	struct loop_call call; /* start, or gone without a process */
-	struct bytes early;    /* frames of commands before the start */
-	struct vmm *vmm;
-	struct channel channel;
-	struct session session;
-	struct loop_timer timer;
-	int64_t bind_deadline_ms; /* 0 = none */
-	int64_t words_deadline_ms;
-	int64_t created_us;
-	bool is_destroyed;
-	enum end_reason why; /* END_NONE: not known yet */
-	char text[REASON_BYTES_MAX];
-};
-
-/* ---- the end
- * ------------------------------------------------------------------ */
+/* ---- the end ---------------------------------------------------------- */
 
 static void vm_free(struct vm *vm)
 {
@@ -156,8 +115,7 @@ void vms_destroy(struct link *l)
 	}
 }
 
-/* ---- deadlines
- * ----------------------------------------------------------------- */
+/* ---- deadlines -------------------------------------------------------- */
 
 static void earlier(int64_t *at, int64_t candidate)
 {
@@ -238,8 +196,7 @@ static void on_timer(struct loop_timer *t)
 	timer_arm(vm);
 }
 
-/* ---- what the guest says
- * --------------------------------------------------------- */
+/* ---- what the guest says ---------------------------------------------- */
 
 static void on_bound(void *ctx, const char *error)
 {
@@ -312,8 +269,7 @@ static void on_channel_end(struct channel *c, int rc)
 	}
 }
 
-/* ---- the start
- * ------------------------------------------------------------------- */
+/* ---- the start -------------------------------------------------------- */
 
 static void on_vmm_started(void *ctx, const struct vmm_started *s)
 {
@@ -339,83 +295,6 @@ static const struct vmm_ops vmm_ops = {
 	.gone = on_vmm_gone,
 };
 
-/* Fresh for every VM: no two clones of a snapshot may share any of it. */
-static int identity_make(const struct vm *vm, struct gp_identity *id)
-{
-	uint8_t machine[16];
-
-	if (getrandom(id->entropy, sizeof(id->entropy), 0) !=
-		    sizeof(id->entropy) ||
-	    getrandom(machine, sizeof(machine), 0) != sizeof(machine))
-		return -EIO;
-	for (size_t i = 0; i < sizeof(machine); i++)
-		snprintf(id->machine_id + 2 * i, 3, "%02x", machine[i]);
-	id->wall_ns = (uint64_t)clock_wall_ms() * 1000000;
-	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->spec.sandbox);
-	/* No label of a host name holds '_'. */
-	for (char *p = id->hostname; *p; p++)
-		if (*p == '_')
-			*p = '-';
-	id->mem_bytes = (uint64_t)vm->spec.limits.memory_mib << 20;
-	id->pids = VM_PIDS_MAX;
-	id->disk_bytes = (uint64_t)vm->spec.limits.disk_mib << 20;
-	return 0;
-}
-
-/* BIND and what was given so far, in one write. */
-static int bind_send(struct vm *vm)
-{
-	struct gp_identity id = {0};
-	int rc = identity_make(vm, &id);
-
-	if (!rc)
-		rc = gp_down_bind(&vm->channel.out, &id);
-	if (!rc)
-		rc = bytes_append(&vm->channel.out, vm->early.data,
-				  vm->early.len);
-	explicit_bzero(&id, sizeof(id));
-	bytes_finish(&vm->early);
-	channel_flush(&vm->channel);
-	return rc;
-}
-
-static int process_start(struct vm *vm, struct err *e)
-{
-	struct template *t = vm->t;
-	uint64_t disk = (uint64_t)vm->spec.limits.disk_mib << 20;
-	_cleanup_fd_ int peer = -1, disk_fd = -1;
-	struct vmm_args a = {
-		.name = vm->spec.sandbox,
-		.vcpus = t->shape.vcpus,
-		.ram_mib = t->shape.ram_mib,
-		.kernel_fd = -1,
-		.state_fd = t->files.state_fd,
-		.mem_fd = t->files.mem_fd,
-		.init_fd = t->init_fd,
-		.root_fd = t->root_fd,
-		.boot_log_fd = -1,
-		.disk_cap_bytes =
-			disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES,
-	};
-	int rc;
-
-	rc = disk_copy(t->files.disk_fd, vm->link->state_fd, &disk_fd, NULL);
-	if (rc)
-		return err_set(e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
-			       NULL, "copying the sandbox's disk into %s: %s",
-			       vm->link->state_dir, strerror(-rc));
-	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
-			  on_channel_end, &peer);
-	if (!rc)
-		rc = bind_send(vm);
-	if (rc)
-		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
-			       strerror(-rc));
-	a.disk_fd = disk_fd;
-	a.channel_fd = peer;
-	return vmm_start(&vm->vmm, vm->link, &a, &vmm_ops, vm, e);
-}
-
 static void call_start(void *arg)
 {
 	struct vm *vm = arg;
@@ -426,7 +305,7 @@ static void call_start(void *arg)
 		return;
 	}
 	vm->state = VM_RUNNING;
-	if (process_start(vm, &e)) {
+	if (vm_process_start(vm, &vmm_ops, on_channel_end, &e)) {
 		vm_end(vm, END_VM_LOST, "%.250s", e.text);
 		return;
 	}
@@ -502,8 +381,7 @@ int vm_pid(const struct vm *vm)
 	return vm->vmm ? vmm_pid(vm->vmm) : 0;
 }
 
-/* ---- commands
- * ---------------------------------------------------------------------- */
+/* ---- commands --------------------------------------------------------- */
 
 /* Where frames go now, or NULL when there is no room. */
 static struct bytes *queue_of(struct vm *vm)
@@ -588,19 +466,4 @@ void vm_ack(struct vm *vm, uint64_t cmd)
 	if (vm->state == VM_RUNNING && channel_room(&vm->channel) &&
 	    !gp_down_plain(&vm->channel.out, GP_ACK, cmd))
 		channel_flush(&vm->channel);
-}
-
-/* ---- what it costs
- * ------------------------------------------------------------------- */
-
-void vm_spec_cost(const struct vm_spec *spec, uint64_t *ret_ram_bytes,
-		  uint64_t *ret_disk_bytes)
-{
-	struct shape s = {.ram_mib = spec->limits.memory_mib};
-	uint64_t disk = (uint64_t)spec->limits.disk_mib << 20;
-
-	/* Out of range: what was asked; vm_create will refuse it. */
-	(void)shape_for(spec->base, &spec->limits, &s, NULL);
-	*ret_ram_bytes = (uint64_t)s.ram_mib << 20;
-	*ret_disk_bytes = disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES;
 }

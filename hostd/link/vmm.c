@@ -5,12 +5,11 @@
 #include "fd.h"
 #include "link_priv.h"
 #include "log.h"
-#include "spawn.h"
+#include "vmm_args.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -23,14 +22,6 @@
 #define VMM_LOG_BURST_LINES 30
 #define VMM_LOG_LINES_PER_S 2
 #define VMM_LOG_LINE_BYTES  512
-
-/* Memory of the process beyond the guest's RAM: code, rings, stacks. */
-#define VMM_OWN_BYTES_MAX  (256ull << 20)
-#define VMM_DISK_BYTES_MAX (16ull << 30) /* disk and snapshot files */
-#define VMM_THREADS_MAX	   64		 /* vCPUs, I/O, io_uring's workers */
-#define VMM_FDS_MAX	   256
-/* Before the daemon and the rest of the host, after nothing of ours. */
-#define VMM_OOM_SCORE 800
 
 struct log_lines {
 	struct loop_watch watch; /* fd: our end of the pipe */
@@ -57,7 +48,7 @@ struct vmm {
 	struct vmm_end end;
 };
 
-/* ---- log lines ---------------------------------------------------------- */
+/* ---- log lines -------------------------------------------------------- */
 
 static bool log_token(struct log_lines *l)
 {
@@ -125,7 +116,7 @@ static void on_log(struct loop_watch *w, uint32_t revents)
 	}
 }
 
-/* ---- control socket ------------------------------------------------------ */
+/* ---- control socket --------------------------------------------------- */
 
 static void end_take(struct vmm *v, const uint8_t *body, size_t len)
 {
@@ -243,8 +234,7 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds)
 	return fd_send(v->control.fd, &m, sizeof(m), fds, n_fds);
 }
 
-/* ---- the end --------------------------------------------------------------
- */
+/* ---- the end ---------------------------------------------------------- */
 
 static void status_text(struct vmm *v, const siginfo_t *si)
 {
@@ -334,118 +324,7 @@ pid_t vmm_pid(const struct vmm *v)
 	return v->pid;
 }
 
-/* ---- the start ------------------------------------------------------------
- */
-
-#define ARGS_MAX  40
-#define ARG_BYTES 160
-
-struct command_line {
-	char text[ARGS_MAX][ARG_BYTES];
-	char *argv[ARGS_MAX + 1];
-	size_t n;
-	struct spawn_spec *spec;
-};
-
-static void arg(struct command_line *c, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void arg(struct command_line *c, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (c->n == ARGS_MAX)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(c->text[c->n], ARG_BYTES, fmt, ap);
-	va_end(ap);
-	c->argv[c->n] = c->text[c->n];
-	c->argv[++c->n] = NULL;
-}
-
-/* The number that `fd` will have in the child. */
-static int child_fd(struct command_line *c, int fd)
-{
-	c->spec->fds[c->spec->n_fds] = fd;
-	return 3 + (int)c->spec->n_fds++;
-}
-
-static void args_fill(struct command_line *c, const struct link *l,
-		      const struct vmm_args *a, int control_fd, uint32_t uid)
-{
-	char cap[40] = "";
-
-	arg(c, "hutch-vmm");
-	if (a->kernel_fd >= 0) {
-		arg(c, "--kernel");
-		arg(c, "fd:%d", child_fd(c, a->kernel_fd));
-		arg(c, "--cmdline");
-		arg(c, "%s", a->cmdline);
-	} else {
-		int state = child_fd(c, a->state_fd);
-
-		arg(c, "--restore");
-		arg(c, "state=fd:%d,mem=fd:%d", state, child_fd(c, a->mem_fd));
-	}
-	arg(c, "--mem");
-	arg(c, "%u", a->ram_mib);
-	arg(c, "--vcpus");
-	arg(c, "%u", a->vcpus);
-	arg(c, "--disk");
-	arg(c, "fd:%d,ro", child_fd(c, a->init_fd));
-	arg(c, "--disk");
-	arg(c, "fd:%d,ro", child_fd(c, a->root_fd));
-	if (a->disk_cap_bytes)
-		snprintf(cap, sizeof(cap), ",cap=%llu",
-			 (unsigned long long)a->disk_cap_bytes);
-	arg(c, "--disk");
-	arg(c, "fd:%d,lazy%s", child_fd(c, a->disk_fd), cap);
-	arg(c, "--control");
-	arg(c, "fd:%d", child_fd(c, control_fd));
-	arg(c, "--channel");
-	arg(c, "fd:%d", child_fd(c, a->channel_fd));
-	if (a->boot_log_fd >= 0) {
-		arg(c, "--log");
-		arg(c, "fd:%d", child_fd(c, a->boot_log_fd));
-	}
-	if (l->is_confined) {
-		arg(c, "--uid");
-		arg(c, "%u", uid);
-		arg(c, "--gid");
-		arg(c, "%u", uid);
-	} else {
-		arg(c, "--no-confine");
-	}
-}
-
-static int vmm_spawn(struct vmm *v, const struct vmm_args *a, int control_fd,
-		     int log_fd, uint32_t uid, struct err *e)
-{
-	struct spawn_rlimit limits[] = {
-		{RLIMIT_CORE, 0},
-		{RLIMIT_NOFILE, VMM_FDS_MAX},
-		{RLIMIT_NPROC, VMM_THREADS_MAX},
-		{RLIMIT_FSIZE, VMM_DISK_BYTES_MAX},
-		{RLIMIT_AS, ((rlim_t)a->ram_mib << 20) * 2 + VMM_OWN_BYTES_MAX},
-	};
-	struct spawn_spec spec = {
-		.path = v->link->vmm_path,
-		.log_fd = log_fd,
-		.rlimits = limits,
-		.n_rlimits = sizeof(limits) / sizeof(limits[0]),
-		.oom_score_adj = VMM_OOM_SCORE,
-	};
-	struct command_line c = {.spec = &spec};
-	const char *step;
-	int rc;
-
-	args_fill(&c, v->link, a, control_fd, uid);
-	spec.argv = c.argv;
-	rc = spawn_process(&spec, &v->pid, &v->process.fd, &step);
-	if (rc < 0)
-		return err_set(e, ERR_INTERNAL, NULL, "cannot start %s: %s: %s",
-			       v->link->vmm_path, step, strerror(-rc));
-	return 0;
-}
+/* ---- the start -------------------------------------------------------- */
 
 static int watches_add(struct vmm *v)
 {
@@ -496,7 +375,8 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	v->control.fd = fd_take(&control[0]);
 	v->log.watch.fd = fd_take(&log[0]);
 	v->cgroup = link_cgroup_make(link, args->vcpus, args->ram_mib);
-	rc = vmm_spawn(v, args, control[1], log[1], uid, e);
+	rc = vmm_spawn(link, args, control[1], log[1], uid, &v->pid,
+		       &v->process.fd, e);
 	if (rc < 0)
 		goto out;
 	rc = watches_add(v);

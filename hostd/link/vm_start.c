@@ -1,0 +1,108 @@
+/* Identity, disk, channel and process of a VM; see vm_priv.h. */
+#include "../clock.h"
+#include "../image/disk.h"
+#include "fd.h"
+#include "gp_down.h"
+#include "vm_priv.h"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+/* Processes and threads of user code in one sandbox. */
+#define VM_PIDS_MAX 1024
+/* Blocks that the file system itself needs beside the user's bytes: bitmaps,
+ * inode tables, journal: 32 MiB and 1/32. */
+#define VM_DISK_OWN_BYTES (32ull << 20)
+#define VM_DISK_OWN_SHARE 32
+/* Fresh for every VM: no two clones of a snapshot may share any of it. */
+static int identity_make(const struct vm *vm, struct gp_identity *id)
+{
+	uint8_t machine[16];
+
+	if (getrandom(id->entropy, sizeof(id->entropy), 0) !=
+		    sizeof(id->entropy) ||
+	    getrandom(machine, sizeof(machine), 0) != sizeof(machine))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(machine); i++)
+		snprintf(id->machine_id + 2 * i, 3, "%02x", machine[i]);
+	id->wall_ns = (uint64_t)clock_wall_ms() * 1000000;
+	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->spec.sandbox);
+	/* No label of a host name holds '_'. */
+	for (char *p = id->hostname; *p; p++)
+		if (*p == '_')
+			*p = '-';
+	id->mem_bytes = (uint64_t)vm->spec.limits.memory_mib << 20;
+	id->pids = VM_PIDS_MAX;
+	id->disk_bytes = (uint64_t)vm->spec.limits.disk_mib << 20;
+	return 0;
+}
+
+/* BIND and what was given so far, in one write. */
+static int bind_send(struct vm *vm)
+{
+	struct gp_identity id = {0};
+	int rc = identity_make(vm, &id);
+
+	if (!rc)
+		rc = gp_down_bind(&vm->channel.out, &id);
+	if (!rc)
+		rc = bytes_append(&vm->channel.out, vm->early.data,
+				  vm->early.len);
+	explicit_bzero(&id, sizeof(id));
+	bytes_finish(&vm->early);
+	channel_flush(&vm->channel);
+	return rc;
+}
+
+int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
+		     void (*channel_ended)(struct channel *c, int rc),
+		     struct err *e)
+{
+	struct template *t = vm->t;
+	uint64_t disk = (uint64_t)vm->spec.limits.disk_mib << 20;
+	_cleanup_fd_ int peer = -1, disk_fd = -1;
+	struct vmm_args a = {
+		.name = vm->spec.sandbox,
+		.vcpus = t->shape.vcpus,
+		.ram_mib = t->shape.ram_mib,
+		.kernel_fd = -1,
+		.state_fd = t->files.state_fd,
+		.mem_fd = t->files.mem_fd,
+		.init_fd = t->init_fd,
+		.root_fd = t->root_fd,
+		.boot_log_fd = -1,
+		.disk_cap_bytes =
+			disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES,
+	};
+	int rc;
+
+	rc = disk_copy(t->files.disk_fd, vm->link->state_fd, &disk_fd, NULL);
+	if (rc)
+		return err_set(e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
+			       NULL, "copying the sandbox's disk into %s: %s",
+			       vm->link->state_dir, strerror(-rc));
+	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
+			  channel_ended, &peer);
+	if (!rc)
+		rc = bind_send(vm);
+	if (rc)
+		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
+			       strerror(-rc));
+	a.disk_fd = disk_fd;
+	a.channel_fd = peer;
+	return vmm_start(&vm->vmm, vm->link, &a, ops, vm, e);
+}
+
+/* ---- what it costs ---------------------------------------------------- */
+
+void vm_spec_cost(const struct vm_spec *spec, uint64_t *ret_ram_bytes,
+		  uint64_t *ret_disk_bytes)
+{
+	struct shape s = {.ram_mib = spec->limits.memory_mib};
+	uint64_t disk = (uint64_t)spec->limits.disk_mib << 20;
+
+	/* Out of range: what was asked; vm_create will refuse it. */
+	(void)shape_for(spec->base, &spec->limits, &s, NULL);
+	*ret_ram_bytes = (uint64_t)s.ram_mib << 20;
+	*ret_disk_bytes = disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES;
+}
