@@ -14,3 +14,5 @@ endef
 $(eval $(call hostile_test,a_mmio,tests/hostile/disk.c))
 $(eval $(call hostile_test,c_blk,tests/hostile/disk.c))
 $(eval $(call hostile_test,d_packet,tests/hostile/channel.c))
+$(eval $(call hostile_test,b_queue,tests/hostile/disk.c))
+$(eval $(call hostile_test,b_flow,tests/hostile/disk.c))
