@@ -8,6 +8,7 @@
 #include "fd.h"
 #include "guest_proto.h"
 #include "log.h"
+#include "snapshot/snapshot.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -86,6 +87,21 @@ static void on_quit(struct control *c, struct request *r)
 	vm_end(c->vm, VMM_WHY_OWNER, "ended by its owner");
 }
 
+static void on_snapshot(struct control *c, struct request *r)
+{
+	struct err e = {0};
+	int ret;
+
+	if (r->n_fds != 2) {
+		reply(c, r, -EINVAL, NULL, 0);
+		return;
+	}
+	ret = snapshot_save(c->vm, r->fds[0], r->fds[1], &e);
+	if (ret < 0)
+		log_warn("snapshot: %s", e.text);
+	reply(c, r, ret, e.text, ret < 0 ? strlen(e.text) : 0);
+}
+
 static void on_open_reply(struct control *c, struct request *r)
 {
 	struct vmm_open o;
@@ -104,9 +120,13 @@ static const struct {
 	uint32_t type;
 	void (*handle)(struct control *c, struct request *r);
 } requests[] = {
-	{VMM_PAUSE, on_pause}, {VMM_RESUME, on_resume},
-	{VMM_STATS, on_stats}, {VMM_QUIT, on_quit},
-	{VMM_LOG, on_log},     {VMM_OPEN_REPLY, on_open_reply},
+	{VMM_SNAPSHOT, on_snapshot},
+	{VMM_PAUSE, on_pause},
+	{VMM_RESUME, on_resume},
+	{VMM_STATS, on_stats},
+	{VMM_QUIT, on_quit},
+	{VMM_LOG, on_log},
+	{VMM_OPEN_REPLY, on_open_reply},
 };
 
 static void handle_request(struct control *c)

@@ -84,6 +84,20 @@ static int check_caps(struct kvm *k, struct err *e)
 	return 0;
 }
 
+static int list_msrs(struct kvm *k, struct err *e)
+{
+	struct {
+		struct kvm_msr_list head;
+		uint32_t index[KVM_MSRS_MAX];
+	} list = {.head = {.nmsrs = KVM_MSRS_MAX}};
+
+	if (ioctl(k->dev, KVM_GET_MSR_INDEX_LIST, &list) < 0)
+		return fail(e, "KVM_GET_MSR_INDEX_LIST");
+	k->n_msrs = list.head.nmsrs;
+	memcpy(k->msr, list.index, k->n_msrs * sizeof(k->msr[0]));
+	return 0;
+}
+
 int kvm_open(struct kvm *k, int dev, enum kvm_kind kind, struct err *e)
 {
 	*k = (struct kvm){.dev = dev, .vm = -1};
@@ -100,7 +114,7 @@ int kvm_open(struct kvm *k, int dev, enum kvm_kind kind, struct err *e)
 	k->cpuid->nent = KVM_CPUID_ENTRIES_MAX;
 	if (ioctl(dev, KVM_GET_SUPPORTED_CPUID, k->cpuid) < 0)
 		return fail(e, "KVM_GET_SUPPORTED_CPUID");
-	return 0;
+	return list_msrs(k, e);
 }
 
 void kvm_dev_close(struct kvm *k)
@@ -176,6 +190,7 @@ int kvm_create_vcpu(struct kvm *k, unsigned idx, int *ret_fd,
 
 	if (fd < 0)
 		return fail(e, "KVM_CREATE_VCPU");
+	k->tsc_khz = (uint32_t)ioctl(fd, KVM_GET_TSC_KHZ, 0);
 	run = mmap(NULL, k->run_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 		   0);
 	if (run == MAP_FAILED) {

@@ -21,6 +21,7 @@
 
 #define VCPUS_MAX	      4
 #define KVM_CPUID_ENTRIES_MAX 128
+#define KVM_MSRS_MAX	      512
 
 enum kvm_kind { KVM_KIND_AUTO, KVM_KIND_SOFT, KVM_KIND_STOCK };
 
@@ -33,6 +34,9 @@ struct kvm {
 	size_t run_bytes;   /* of a vCPU's kvm_run mapping */
 	size_t xsave_bytes; /* KVM_GET_XSAVE2, at least sizeof kvm_xsave */
 	struct kvm_cpuid2 *cpuid; /* owned: what the host supports */
+	uint32_t tsc_khz;
+	uint32_t n_msrs;
+	uint32_t msr[KVM_MSRS_MAX]; /* that a snapshot saves */
 };
 
 /* Check the API, read capabilities, decide the kind.  dev: owned from now. */

@@ -10,10 +10,12 @@
 #include "control.h"
 #include "fd.h"
 #include "log.h"
+#include "snapshot/snapshot.h"
 #include "vm.h"
 #include "x86/boot.h"
 #include "x86/cmdline.h"
 #include "x86/elf.h"
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,13 +63,31 @@ static int load_kernel(struct err *e)
 			  cmdline, e);
 }
 
+/* The agent's connection goes on over a new channel. */
+static int load_snapshot(struct err *e)
+{
+	int channel;
+
+	if (snapshot_load(&vm, e) < 0)
+		return -1;
+	fd_close(&opt.state.fd);
+	fd_close(&opt.memory.fd); /* its mappings stay */
+	/* vsock_attach closes what it cannot use (-ENOENT: the guest had no
+	 * such connection when it was saved); the channel then waits for the
+	 * guest's first one. */
+	channel = fcntl(opt.channel, F_DUPFD_CLOEXEC, 3);
+	if (channel >= 0 && vsock_attach(vm.vsock, channel) == 0)
+		fd_close(&opt.channel);
+	return 0;
+}
+
 static int set_up(struct err *e)
 {
 	if (options_open(&opt, e) < 0 || confine_process(&opt, e) < 0 ||
 	    vm_create(&vm, &opt, e) < 0)
 		return -1;
 	vm.is_log_forwarded = opt.log >= 0;
-	if (load_kernel(e) < 0)
+	if (opt.is_restore ? load_snapshot(e) < 0 : load_kernel(e) < 0)
 		return -1;
 	kvm_dev_close(&vm.kvm);
 	if (trace_start(vm.trace) < 0 || vm_start(&vm, e) < 0)
@@ -99,7 +119,6 @@ int main(int argc, char **argv)
 	if (opt.is_probe)
 		return probe();
 	c.sock = opt.control;
-	c.channel = opt.channel;
 	c.log = opt.log;
 	if (set_up(&e) < 0) {
 		snprintf(end.text, sizeof(end.text), "%.*s",
@@ -108,6 +127,7 @@ int main(int argc, char **argv)
 		control_tell_end(&c, &end);
 		_exit(VMM_WHY_SETUP);
 	}
+	c.channel = opt.channel;
 	vm_resume(&vm);
 	_exit(control_run(&c));
 }

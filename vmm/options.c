@@ -38,7 +38,8 @@ static const char help[] =
 	"                     the agent port\n"
 	"  --log fd:N         also write the guest's boot log there\n"
 	"  --trace SRC        exits, queue events and marks as NDJSON\n"
-	"  --restore state=SRC,mem=SRC   start from a snapshot\n"
+	"  --restore state=SRC,mem=SRC[,verify]   start from a snapshot;\n"
+	"                     verify: also check the SHA-256 of the memory\n"
 	"  --soft auto|on|off host without hardware virtualisation (auto)\n"
 	"  --sync-io          no io_uring\n"
 	"  --uid U --gid G    ids to run under (with root)\n"
@@ -198,6 +199,10 @@ static int parse_restore(struct options *o, char *s, struct err *e)
 			src = &o->state;
 		else if (value && strncmp(word, "mem=", 4) == 0)
 			src = &o->memory;
+		if (strcmp(word, "verify") == 0) {
+			o->is_verified = true;
+			continue;
+		}
 		if (!src)
 			return err_set(e, ERR_INVALID_REQUEST, "restore",
 				       "--restore: unknown part '%.64s'", word);

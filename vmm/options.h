@@ -39,7 +39,7 @@ struct options {
 	int control, channel, log; /* -1 = none */
 	int kvm, pagemap;	   /* set by options_open */
 	enum kvm_kind kind;
-	bool use_ring, is_confined, is_restore, is_probe;
+	bool use_ring, is_confined, is_restore, is_verified, is_probe;
 	bool has_ids;
 	uid_t uid;
 	gid_t gid;

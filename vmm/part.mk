@@ -6,18 +6,23 @@ VMM_CORE_SRCS := $(addprefix vmm/,options.c options_open.c kvm.c \
 	thread.c trace.c confine.c confine_seccomp.c)
 VMM_X86_SRCS := $(addprefix vmm/x86/,elf.c boot.c mptable.c cmdline.c cpuid.c \
 	ioapic.c pvxsave.c)
-VMM_SRCS := vmm/main.c $(VMM_CORE_SRCS) $(VMM_X86_SRCS) $(VMM_DEV_SRCS) \
-	$(BASE_SRCS)
-VMM_LIBS := -l:liburing.a -lseccomp -lcap-ng -lpthread
+VMM_SNAPSHOT_SRCS := $(addprefix vmm/snapshot/,sha256.c codec.c state.c \
+	profile.c vcpu_state.c memfile.c snapshot.c)
+VMM_SRCS := vmm/main.c $(VMM_CORE_SRCS) $(VMM_X86_SRCS) \
+	$(VMM_SNAPSHOT_SRCS) $(VMM_DEV_SRCS) $(BASE_SRCS)
+VMM_LIBS := -l:liburing.a -lcbor -lseccomp -lcap-ng -lpthread
 
 $(eval $(call program,hutch-vmm,$(VMM_SRCS),$(VMM_LIBS)))
 
 PROGRAMS += hutch-vmm
 
-# The smallest guest (tests, bench): an ELF kernel at 1 MiB.
-$(B)/tiny-guest.elf: vmm/x86/tiny.S
-	@mkdir -p $(@D)
-	@echo "  AS      $@"
+# Guests without an operating system (tests, bench): ELF kernels at 1 MiB.
+define tiny_guest
+$(B)/guests/$(1).elf: vmm/x86/guests/$(1).S
+	@mkdir -p $$(@D)
+	@echo "  AS      $$@"
 	$(Q)$(CC) -m64 -nostdlib -static -no-pie -Wl,--build-id=none \
-		-Wl,-Ttext=0x101000 -Wl,-z,noexecstack -o $@ $<
-PROGRAMS += tiny-guest.elf
+		-Wl,-Ttext=0x101000 -Wl,-z,noexecstack -o $$@ $$<
+PROGRAMS += guests/$(1).elf
+endef
+$(foreach g,tiny triple loop badinsn count timer,$(eval $(call tiny_guest,$(g))))

@@ -5,6 +5,7 @@
 #include "guest_abi.h"
 #include "guest_proto.h"
 #include "log.h"
+#include "snapshot/snapshot.h"
 #include "thread.h"
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,8 @@ static int add_device(struct vm *vm, struct virtio_dev *d, struct err *e)
 	return 0;
 }
 
-static int add_disk(struct vm *vm, const struct disk_options *d, struct err *e)
+static int add_disk(struct vm *vm, unsigned n, const struct disk_options *d,
+		    struct err *e)
 {
 	char id[BLK_ID_BYTES + 1];
 	struct blk_config cfg = {
@@ -80,12 +82,12 @@ static int add_disk(struct vm *vm, const struct disk_options *d, struct err *e)
 	};
 	int r;
 
-	snprintf(id, sizeof(id), "hutch-%u", vm->n_disks);
-	r = blk_create(&vm->disk[vm->n_disks], &vm->mem, vm->io, &cfg);
+	snprintf(id, sizeof(id), "hutch-%u", n);
+	r = blk_create(&vm->disk[n], &vm->mem, vm->io, &cfg);
 	if (r < 0)
-		return err_set(e, ERR_INTERNAL, NULL, "disk %u: %s",
-			       vm->n_disks, strerror(-r));
-	return add_device(vm, blk_dev(vm->disk[vm->n_disks++]), e);
+		return err_set(e, ERR_INTERNAL, NULL, "disk %u: %s", n,
+			       strerror(-r));
+	return add_device(vm, blk_dev(vm->disk[n]), e);
 }
 
 static int add_devices(struct vm *vm, const struct options *o, struct err *e)
@@ -98,7 +100,7 @@ static int add_devices(struct vm *vm, const struct options *o, struct err *e)
 		return err_set(e, ERR_INTERNAL, NULL, "I/O ring: %s",
 			       strerror(-r));
 	for (unsigned i = 0; i < o->n_disks; i++)
-		if (add_disk(vm, &o->disk[i], e) < 0)
+		if (add_disk(vm, i, &o->disk[i], e) < 0)
 			return -1;
 	r = vsock_create(&vm->vsock, &vm->mem, vm->io, GP_GUEST_CID, &ops, vm);
 	if (r < 0)
@@ -132,9 +134,21 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 			       strerror(-r));
 	if (o->trace.is_given && trace_create(&vm->trace, o->trace.fd) < 0)
 		return err_set(e, ERR_INTERNAL, NULL, "trace: out of memory");
+	vm->n_vcpus = o->n_vcpus;
+	vm->n_disks = o->n_disks;
+	for (unsigned i = 0; i < o->n_disks; i++)
+		vm->disk_shape[i] = (struct disk_state){
+			.bytes = o->disk[i].bytes,
+			.is_read_only = o->disk[i].is_read_only,
+		};
 	if (kvm_open(&vm->kvm, fd_take(&o->kvm), o->kind, e) < 0 ||
-	    add_memory(vm, o->mem_mib, e) < 0 ||
-	    kvm_create_vm(&vm->kvm, &vm->mem, e) < 0)
+	    add_memory(vm, o->mem_mib, e) < 0)
+		return -1;
+	/* Laid over RAM before KVM knows of it: nothing to tell it later. */
+	if (o->is_restore &&
+	    snapshot_open(vm, o->state.fd, o->memory.fd, o->is_verified, e) < 0)
+		return -1;
+	if (kvm_create_vm(&vm->kvm, &vm->mem, e) < 0)
 		return -1;
 	ioapic_init(&vm->ioapic, &vm->kvm);
 	pvx_init(&vm->pvx, &vm->kvm);

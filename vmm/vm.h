@@ -21,6 +21,7 @@
 #include "mem.h"
 #include "notice.h"
 #include "options.h"
+#include "snapshot/state.h"
 #include "trace.h"
 #include "vcpu.h"
 #include "virtio/blk.h"
@@ -45,10 +46,16 @@ struct vm {
 	struct vsock *vsock;
 	/* All devices in the order of their windows and lines. */
 	struct virtio_dev *device[DEVICES_MAX];
-	unsigned n_disks, n_devices;
+	struct disk_state disk_shape[DISKS_MAX]; /* what a snapshot checks */
+	unsigned n_disks, n_devices, n_vcpus;
 	struct vcpus vcpus;
 	bool is_paused, is_log_forwarded;
 	int pagemap; /* owned: of this process */
+	/* Restore: the state until it is loaded, and the parts of memory that
+	 * lie over the snapshot's file. */
+	struct vm_state *state; /* owned */
+	struct extent *over;	/* owned */
+	uint32_t n_over;
 };
 
 /* Memory, devices and vCPUs as `o` says; all parked, nothing loaded. */

@@ -1,0 +1,213 @@
+"""One hutch-vmm process driven over its control socket (api/vmm_ctl.h).
+
+For tests of the monitor itself: small guests without an operating system
+(build/guests), or Linux.  Standard library only.
+"""
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import traceback
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BUILD = os.environ.get("HUTCH_BUILD") or os.path.join(TOP, "build")
+IS_LONG = os.environ.get("HUTCH_LONG") == "1"
+PROGRAM = os.path.join(BUILD, "hutch-vmm")
+
+PAUSE, RESUME, SNAPSHOT, STATS, QUIT, LOG, OPEN_REPLY = range(1, 8)
+STARTED, EXIT, OPEN, DEVICE = range(65, 69)
+(POWEROFF, SETUP, SHUTDOWN, KVM, DEVICE_BROKE, OWNER, HOST) = range(7)
+STAT_NAMES = ("exits exits_io exits_mmio exits_pvx exits_other "
+              "insn_emulation blk_reads blk_writes blk_read_bytes "
+              "blk_write_bytes vsock_rx_bytes vsock_tx_bytes rule_breaks "
+              "syscalls_io").split()
+HEAD = struct.Struct("<IIiI")
+
+
+class Ended(Exception):
+    """The VM said EXIT: .why and .text."""
+
+    def __init__(self, why, text):
+        super().__init__(f"why={why} {text}")
+        self.why, self.text = why, text
+
+
+class Refused(Exception):
+    def __init__(self, status, text):
+        super().__init__(f"{os.strerror(-status)}: {text}")
+        self.status, self.text = status, text
+
+
+def guest(name):
+    return os.path.join(BUILD, "guests", name + ".elf")
+
+
+class VMM:
+    def __init__(self, *argv, mem=64, vcpus=1, channel=None, pass_fds=(),
+                 confine=True, uid=None):
+        self.seq = 0
+        self.ended = None
+        self.started = None
+        self.opens = []
+        self.control, theirs = socket.socketpair(socket.AF_UNIX,
+                                                 socket.SOCK_SEQPACKET)
+        self.control.settimeout(60)
+        argv = [PROGRAM, "--mem", str(mem), "--vcpus", str(vcpus),
+                "--control", f"fd:{theirs.fileno()}", *map(str, argv)]
+        fds = [theirs.fileno(), *pass_fds]
+        if channel:
+            argv += ["--channel", f"fd:{channel.fileno()}"]
+            fds.append(channel.fileno())
+        if not confine:
+            argv.append("--no-confine")
+        elif uid:
+            argv += ["--uid", str(uid), "--gid", str(uid)]
+        self.stderr = tempfile.TemporaryFile()
+        self.proc = subprocess.Popen(argv, pass_fds=fds, stderr=self.stderr,
+                                     stdin=subprocess.DEVNULL)
+        theirs.close()
+
+    def errors(self):
+        self.stderr.seek(0)
+        return self.stderr.read().decode("utf-8", "replace")
+
+    def _event(self, kind, body):
+        if kind == STARTED:
+            self.started = struct.unpack("<IIQ", body)
+        elif kind == EXIT:
+            why, text = struct.unpack("<I252s", body)
+            self.ended = Ended(why, text.split(b"\0")[0].decode())
+        elif kind == OPEN:
+            self.opens.append(struct.unpack("<IIII", body)[:2])
+
+    def _recv(self, timeout):
+        self.control.settimeout(timeout)
+        try:
+            data = self.control.recv(70000)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            if self.ended:
+                raise self.ended
+            raise EOFError(f"control closed, status {self.proc.wait(10)}: "
+                           + self.errors())
+        kind, seq, status, n = HEAD.unpack_from(data)
+        body = data[HEAD.size:]
+        assert n == len(body)
+        if seq == 0:
+            self._event(kind, body)
+        return kind, seq, status, body
+
+    def request(self, kind, body=b"", fds=(), timeout=120):
+        self.seq += 1
+        head = HEAD.pack(kind, self.seq, 0, len(body)) + body
+        socket.send_fds(self.control, [head], list(fds))
+        while True:
+            k, s, status, reply = self._recv(timeout)
+            if k == kind | 0x100 and s == self.seq:
+                if status:
+                    raise Refused(status, reply.decode())
+                return reply
+
+    def wait_started(self, timeout=30):
+        while not self.started and not self.ended:
+            self._recv(timeout)
+        if self.ended:
+            raise self.ended
+        return self.started
+
+    def wait_end(self, timeout=30):
+        """The EXIT message; also checks the exit status of the process."""
+        while not self.ended:
+            self._recv(timeout)
+        assert self.proc.wait(timeout) == self.ended.why, self.proc.returncode
+        return self.ended
+
+    def pause(self):
+        self.request(PAUSE)
+
+    def resume(self):
+        self.request(RESUME)
+
+    def log(self):
+        return self.request(LOG)
+
+    def stats(self):
+        return dict(zip(STAT_NAMES, struct.unpack(
+            f"<{len(STAT_NAMES)}Q", self.request(STATS))))
+
+    def snapshot(self, folder):
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "state"), "w+b") as state, \
+                open(os.path.join(folder, "mem"), "w+b") as mem:
+            self.request(SNAPSHOT, fds=[state.fileno(), mem.fileno()])
+
+    def quit(self):
+        self.control.send(HEAD.pack(QUIT, 0, 0, 0))
+        return self.wait_end()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.control.close()
+        try:
+            self.proc.wait(10)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+            raise AssertionError("the VMM outlived its owner") from None
+        self.stderr.close()
+
+
+def restore(folder, *argv, more="", **kw):
+    return VMM("--restore", f"state={folder}/state,mem={folder}/mem{more}",
+               *argv, **kw)
+
+
+def note(text):
+    print(f"# {text}", flush=True)
+
+
+def wait_until(fn, seconds, what):
+    deadline = time.monotonic() + seconds
+    while True:
+        value = fn()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
+
+
+# ---- cases, as TAP -----------------------------------------------------------
+
+CASES = []
+
+
+def case(name):
+    def add(fn):
+        CASES.append((name, fn))
+        return fn
+    return add
+
+
+def main():
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        print("1..0 # SKIP no access to /dev/kvm")
+        raise SystemExit(77)
+    failed = 0
+    print(f"1..{len(CASES)}", flush=True)
+    for i, (name, fn) in enumerate(CASES, 1):
+        try:
+            fn()
+            print(f"ok {i} - {name}", flush=True)
+        except Exception:
+            failed += 1
+            for line in traceback.format_exc().splitlines():
+                note(line)
+            print(f"not ok {i} - {name}", flush=True)
+    raise SystemExit(1 if failed else 0)
