@@ -118,9 +118,10 @@ static int broke(struct cli *c, int rc, struct err *e)
 		       strerror(-rc));
 }
 
-int cli_call(struct cli *c, const char *method, const char *path,
-	     const struct bytes *body, const char *key, struct answer *ret,
-	     struct err *e)
+/* Status line and body are there; `e` only when the answer refuses. */
+static int exchange(struct cli *c, const char *method, const char *path,
+		    const struct bytes *body, const char *key,
+		    struct answer *ret, struct err *e)
 {
 	char headers[1024];
 	struct err ignored;
@@ -147,14 +148,26 @@ int cli_call(struct cli *c, const char *method, const char *path,
 	if (json_check(ret->reply.body.data, ret->reply.body.len,
 		       JSON_DEPTH_MAX, &ret->root, &ignored))
 		ret->root = (struct json_span){NULL, 0};
-	if (ret->reply.status >= 400)
-		return refused(c, ret, e);
-	if (!ret->root.at) {
-		c->exit_status = err_info(ERR_INTERNAL)->exit_status;
-		return err_set(e, ERR_INTERNAL, NULL,
-			       "the server's answer is not JSON");
-	}
-	return 0;
+	return ret->reply.status >= 400 ? refused(c, ret, e) : 0;
+}
+
+int cli_call(struct cli *c, const char *method, const char *path,
+	     const struct bytes *body, const char *key, struct answer *ret,
+	     struct err *e)
+{
+	if (exchange(c, method, path, body, key, ret, e))
+		return -1;
+	if (ret->root.at)
+		return 0;
+	c->exit_status = err_info(ERR_INTERNAL)->exit_status;
+	return err_set(e, ERR_INTERNAL, NULL,
+		       "the server's answer is not JSON");
+}
+
+int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
+		   struct answer *ret, struct err *e)
+{
+	return exchange(c, "POST", path, body, NULL, ret, e);
 }
 
 static int add_query(struct bytes *out, char sep, const char *name,

@@ -56,6 +56,10 @@ int cli_call(struct cli *c, const char *method, const char *path,
 	     const struct bytes *body, const char *key, struct answer *ret,
 	     struct err *e);
 
+/* A POST that is answered with JSON lines (http.on_body reads them). */
+int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
+		   struct answer *ret, struct err *e);
+
 /* PATH?graph=G&NAME=VALUE..., values percent-encoded; NULL value = left out.
  * Arguments: name, value, ..., NULL. */
 int cli_path(const struct cli *c, struct bytes *out, const char *path, ...)

@@ -277,6 +277,8 @@ static int read_chunks(struct http *h, struct bytes *in, struct bytes *out)
 		out->len -= 2; /* the chunk's own CRLF */
 		if (!len)
 			return 0;
+		if (h->on_body)
+			h->on_body(h->on_body_ctx, out);
 	}
 }
 

@@ -24,6 +24,9 @@ struct http {
 	int fd;		  /* -1 = not connected; owned */
 	int timeout_ms;
 	const volatile sig_atomic_t *is_cancelled; /* may be NULL */
+	/* Called with the body so far each time a piece of it arrived. */
+	void (*on_body)(void *ctx, const struct bytes *body); /* or NULL */
+	void *on_body_ctx;
 };
 
 struct http_reply {

@@ -2,15 +2,15 @@
  * hutch prepare: the snapshot of a template and shape, made ahead.
  *
  * The first run of a shape makes its snapshot, which takes long on soft KVM;
- * afterwards every run restores it.  The call answers at once; it is repeated
- * until the snapshot is ready, and says how far it is.
+ * afterwards every run restores it.  The daemon answers with JSON lines: what
+ * it is doing, then how it ended.
  */
 #include "commands.h"
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define POLL_SLICE_MS 500
+/* A boot on soft KVM says nothing for minutes. */
+#define SILENCE_MS_MAX (45 * 60 * 1000)
 
 static const char help[] =
 	"usage: hutch prepare [TEMPLATE...] [OPTIONS]\n\n"
@@ -39,35 +39,67 @@ static int make_body(const char *name, uint64_t memory_mib, uint64_t vcpus,
 	return j->rc;
 }
 
+struct follow {
+	const char *name;
+	size_t taken; /* of the body */
+	bool is_tty, is_json, is_done;
+	struct err *e;
+	char text[256];
+};
+
+static void take_line(struct follow *f, const char *line, size_t len)
+{
+	struct json_span root, error;
+	struct err ignored;
+
+	if (json_check(line, len, JSON_DEPTH_MAX, &root, &ignored))
+		return;
+	if (json_at(root, "error", &error)) {
+		answer_text(error, "message", f->text, sizeof(f->text), "");
+		err_set(f->e, ERR_UNAVAILABLE, NULL, "%s: %s", f->name,
+			f->text);
+	} else if (answer_bool(root, "done")) {
+		f->is_done = true;
+		if (f->is_json)
+			printf("%.*s\n", (int)len, line);
+		else
+			fprintf(stderr, "%s%s: ready (%.1f s)\n",
+				f->is_tty ? "\r\033[K" : "", f->name,
+				(double)answer_int(root, "duration_ms", 0) /
+					1000);
+	} else {
+		answer_text(root, "progress", f->text, sizeof(f->text), "");
+		fprintf(stderr, f->is_tty ? "\r\033[K%s: %s" : "%s: %s\n",
+			f->name, f->text);
+	}
+}
+
+static void on_body(void *ctx, const struct bytes *body)
+{
+	struct follow *f = ctx;
+	const char *data = (const char *)body->data, *eol;
+
+	while ((eol = memchr(data + f->taken, '\n', body->len - f->taken))) {
+		take_line(f, data + f->taken, (size_t)(eol - data) - f->taken);
+		f->taken = (size_t)(eol - data) + 1;
+	}
+}
+
 static int prepare_one(struct cli *c, const char *name,
 		       const struct json_out *body, struct err *e)
 {
-	char status[32], text[256], shown[256] = "";
-	bool is_tty = isatty(STDERR_FILENO);
-	time_t start = time(NULL);
+	struct follow f = {.name = name, .e = e, .is_json = c->is_json};
+	_cleanup_answer_ struct answer a = {0};
+	int rc;
 
-	for (;;) {
-		_cleanup_answer_ struct answer a = {0};
-
-		if (cli_call(c, "POST", "/admin/prepare", &body->buf, NULL, &a,
-			     e))
-			return -1;
-		answer_text(a.root, "status", status, sizeof(status), "");
-		if (!strcmp(status, "ready") && c->is_json)
-			printf("%.*s\n", (int)a.root.len, a.root.at);
-		if (!strcmp(status, "ready"))
-			break;
-		answer_text(a.root, "progress", text, sizeof(text), "");
-		if (strcmp(text, shown)) {
-			fprintf(stderr, is_tty ? "\r\033[K%s: %s" : "%s: %s\n",
-				name, text);
-			snprintf(shown, sizeof(shown), "%s", text);
-		}
-		usleep(POLL_SLICE_MS * 1000);
-	}
-	fprintf(stderr, "%s%s: ready (%lld s)\n", is_tty ? "\r\033[K" : "",
-		name, (long long)(time(NULL) - start));
-	return 0;
+	f.is_tty = isatty(STDERR_FILENO);
+	c->http.on_body = on_body;
+	c->http.on_body_ctx = &f;
+	c->http.timeout_ms = SILENCE_MS_MAX;
+	err_set(e, ERR_UNAVAILABLE, NULL, "%s: the daemon went away", name);
+	rc = cli_call_lines(c, "/admin/prepare", &body->buf, &a, e);
+	c->http.on_body = NULL;
+	return rc ? rc : f.is_done ? 0 : -1;
 }
 
 int cmd_prepare(struct cli *c, int argc, char **argv)

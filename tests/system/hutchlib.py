@@ -1,0 +1,392 @@
+"""What the system tests share: a daemon of their own, a client, cases.
+
+A test file lists its cases with @case and ends with `main()`.  Each case gets
+the file's daemon (started at the first use, on a free port, in the private
+state folder that tests/run.py gives) and prints one TAP line.  Sentences name
+the fact that they show by its id, e.g. "LBB-86".
+"""
+import base64
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import urllib.parse
+import uuid
+
+TOP = os.environ.get("HUTCH_TOP") or os.path.dirname(os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("HUTCH_BUILD") or os.path.join(TOP, "build")
+STATE = os.environ.get("HUTCH_STATE") or f"/tmp/hutch-t.{os.getpid()}/state"
+IS_LONG = os.environ.get("HUTCH_LONG") == "1"
+FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                        "fixtures")
+START_S = 30
+END_S = 600      # longest that a run may take on a slow, busy host
+FINAL = ("succeeded", "failed", "timed_out", "cancelled", "lost")
+
+
+def note(text):
+    print(f"# {text}", flush=True)
+
+
+def wait_until(fn, seconds, what):
+    """The first true value of fn(); AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = fn()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+# ---- cases ---------------------------------------------------------------
+
+CASES = []
+
+
+def case(name):
+    def add(fn):
+        CASES.append((name, fn))
+        return fn
+    return add
+
+
+class Skip(Exception):
+    pass
+
+
+def equal(got, want, what="value"):
+    assert got == want, f"{what}: got {got!r}, want {want!r}"
+
+
+def main():
+    only = os.environ.get("HUTCH_CASE", "")
+    chosen = [(n, f) for n, f in CASES if only in n]
+    print(f"1..{len(chosen)}", flush=True)
+    failed = 0
+    for i, (name, fn) in enumerate(chosen, 1):
+        start = time.monotonic()
+        name = name.replace("#", "no.")
+        try:
+            fn()
+            print(f"ok {i} - {name} ({time.monotonic() - start:.1f} s)",
+                  flush=True)
+        except Skip as e:
+            print(f"ok {i} - {name} # SKIP {e}", flush=True)
+        except Exception:
+            failed += 1
+            print(f"not ok {i} - {name}", flush=True)
+            for line in traceback.format_exc().splitlines():
+                note(line)
+    for d in list(Daemon.running):
+        d.stop()
+    sys.exit(1 if failed else 0)
+
+
+# ---- the daemon ----------------------------------------------------------
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Daemon:
+    running = []
+
+    def __init__(self, state=None, **settings):
+        """settings: keys of hutchd.conf, e.g. graph_places=2"""
+        self.state = state or STATE
+        self.settings = settings
+        self.process = None
+        self.host = self.port = None
+
+    def start(self):
+        os.makedirs(self.state, mode=0o700, exist_ok=True)
+        listen = os.path.join(self.state, "listen")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(listen)
+        argv = [f"{BUILD}/hutchd", "--state", self.state, "--listen",
+                "127.0.0.1:0"]
+        for k, v in self.settings.items():
+            argv += ["--set", f"{k}={v}"]
+        self.log = open(os.path.join(self.state, "daemon.log"), "ab")
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=self.log)
+        Daemon.running.append(self)
+
+        def address():
+            if self.process.poll() is not None:
+                raise AssertionError("hutchd ended at its start:\n" +
+                                     self.log_text()[-3000:])
+            with contextlib.suppress(FileNotFoundError):
+                with open(listen) as f:
+                    return f.read().strip()
+
+        text = wait_until(address, START_S, "hutchd writes STATE/listen")
+        self.host, _, port = text.rpartition("//")[2].rpartition(":")
+        self.port = int(port)
+        wait_until(lambda: self.get("/healthz").status == 200, START_S,
+                   "GET /healthz answers")
+        return self
+
+    def log_text(self):
+        with open(os.path.join(self.state, "daemon.log"),
+                  errors="replace") as f:
+            return f.read()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def is_alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def end(self, sig, seconds=60):
+        if self in Daemon.running:
+            Daemon.running.remove(self)
+        if not self.is_alive():
+            return self.process and self.process.returncode
+        self.process.send_signal(sig)
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"hutchd did not end in {seconds} s")
+        finally:
+            self.log.close()
+        return status
+
+    def stop(self):
+        return self.end(signal.SIGTERM)
+
+    def kill(self):
+        return self.end(signal.SIGKILL)
+
+    def get(self, path):
+        return call(http.client.HTTPConnection(self.host, self.port,
+                                               timeout=30), "GET", path)
+
+    def admin(self, method, path, body=None):
+        c = UnixConnection(os.path.join(self.state, "admin.sock"), 60)
+        return call(c, method, path, body)
+
+    def client(self, environment="test", **more):
+        """A client with a new key; a key's environment may be new too."""
+        name = "k" + uuid.uuid4().hex[:8]
+        r = self.admin("POST", "/admin/keys",
+                       dict(environment=environment, name=name, **more))
+        assert r.status == 201, r
+        return Client(self, r.json["key"], name, environment)
+
+    def vmm_pids(self):
+        live = self.admin("GET", "/admin/ps").json["data"]
+        return {x["sandbox"]: x["pid"] for x in live if x["pid"]}
+
+    def metric(self, name):
+        for line in self.get("/metrics").text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+        raise AssertionError(f"no metric {name}")
+
+    def rss_kib(self):
+        with open(f"/proc/{self.pid}/status") as f:
+            for line in f:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1])
+
+
+_daemon = None
+
+
+def daemon():
+    """The daemon of this file."""
+    global _daemon
+    if _daemon is None or not _daemon.is_alive():
+        _daemon = Daemon().start()
+    return _daemon
+
+
+_client = None
+
+
+def client():
+    """A client of this file's daemon; places are plenty in its settings."""
+    global _client
+    if _client is None or _client.daemon is not daemon():
+        _client = daemon().client()
+    return _client
+
+
+# ---- HTTP ----------------------------------------------------------------
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def text(self):
+        return self.body.decode("utf-8", errors="replace")
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        return self.json["error"]["code"]
+
+    @property
+    def param(self):
+        return self.json["error"].get("param")
+
+    def raw(self, name):
+        """The bytes of a top-level member's value, as they came."""
+        text = self.body.decode()
+        at = text.index(f'"{name}":') + len(name) + 3
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        del value
+        return text[at:end]
+
+    def __repr__(self):
+        return f"<{self.status} {self.text[:600]}>"
+
+
+def call(connection, method, path, body=None, headers=None):
+    headers = dict(headers or {})
+    if isinstance(body, (dict, list)):
+        body = json.dumps(body).encode()
+    if isinstance(body, str):
+        body = body.encode()
+    if body is not None:
+        headers.setdefault("Content-Type", "application/json")
+    try:
+        connection.request(method, path, body, headers)
+        r = connection.getresponse()
+        return Reply(r.status, r.headers, r.read())
+    finally:
+        connection.close()
+
+
+def new_key():
+    return "t:" + uuid.uuid4().hex
+
+
+class Run:
+    """A run that ended: the answer's fields as attributes."""
+
+    def __init__(self, owner, reply):
+        self.owner, self.reply = owner, reply
+        self.__dict__.update(reply.json)
+
+    def logs(self, stream="stdout"):
+        return self.owner.logs(self.command, stream)
+
+    def __repr__(self):
+        return f"<run {self.reply.text[:500]}>"
+
+
+class Client:
+    def __init__(self, d, key, name, environment, graph="main"):
+        self.daemon, self.key, self.name = d, key, name
+        self.environment, self.graph = environment, graph
+
+    def call(self, method, path, body=None, key=None, query=None,
+             headers=None, timeout=120):
+        q = {"graph": self.graph, **(query or {})}
+        q = {k: v for k, v in q.items() if v is not None}
+        full = f"{path}?{urllib.parse.urlencode(q)}" if q else path
+        h = {"Authorization": f"Bearer {self.key}", **(headers or {})}
+        if key:
+            h["Idempotency-Key"] = key
+        c = http.client.HTTPConnection(self.daemon.host, self.daemon.port,
+                                       timeout=timeout)
+        return call(c, method, full, body, h)
+
+    def start(self, code, key=None, wait_ms=0, **run):
+        """POST a run; the reply, whatever it is."""
+        return self.call("POST", "/v1/sandboxes",
+                         {"run": {"code": code, **run}, "wait_ms": wait_ms},
+                         key or new_key())
+
+    def run(self, code, key=None, seconds=END_S, **run):
+        """A run and its end."""
+        r = self.start(code, key, 30000, **run)
+        assert r.status in (200, 202), r
+        if r.status == 200:
+            return Run(self, r)
+        return self.wait(r.json["command"], seconds)
+
+    def wait(self, command, seconds=END_S):
+        def final():
+            r = self.command(command, wait_ms=10000)
+            return r.json["status"] in FINAL and r
+
+        r = wait_until(final, seconds, f"{command} ends")
+        run = Run(self, r)
+        run.command = run.id
+        return run
+
+    def command(self, command, wait_ms=None):
+        r = self.call("GET", "/v1/sandboxes/commands/get",
+                      query=dict(command=command, wait_ms=wait_ms))
+        assert r.status == 200, r
+        return r
+
+    def sandbox(self, sandbox):
+        r = self.call("GET", "/v1/sandboxes/get", query=dict(sandbox=sandbox))
+        assert r.status == 200, r
+        return r.json
+
+    def cancel(self, command):
+        return self.call("POST", "/v1/sandboxes/commands/cancel",
+                         query=dict(command=command))
+
+    def log_slice(self, command, stream, offset=0, limit=None):
+        return self.call("GET", "/v1/sandboxes/commands/logs",
+                         query=dict(command=command, stream=stream,
+                                    offset=offset, limit=limit))
+
+    def logs(self, command, stream="stdout"):
+        """All bytes that are kept, read by offset."""
+        out, offset = b"", 0
+        while True:
+            r = self.log_slice(command, stream, offset)
+            assert r.status == 200, r
+            j = r.json
+            data = (base64.b64decode(j["data"]) if j["encoding"] == "base64"
+                    else j["data"].encode())
+            out += data
+            if j["eof"] or j["next_offset"] == offset:
+                return out
+            offset = j["next_offset"]
+
+
+def read_fixture(name):
+    with open(os.path.join(FIXTURES, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def hutch(*argv, stdin=None, timeout=END_S, env=None, **more):
+    """The command line; returns the finished process, text mode."""
+    return subprocess.run([f"{BUILD}/hutch", *argv], input=stdin, text=True,
+                          capture_output=True, timeout=timeout,
+                          env=dict(os.environ, **(env or {})), **more)

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""The command line: exit statuses, streams, a daemon of its own.
+
+test: timeout=1200
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from hutchlib import (BUILD, STATE, Daemon, case, equal, hutch, main,
+                      wait_until)
+
+DIR = tempfile.mkdtemp()
+OWN = {"HUTCH_STATE": STATE + "-own"}
+last = {}
+
+
+def write(name, text):
+    path = os.path.join(DIR, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+SUM = write("sum.py", "def run(input, config):\n    return sum(input)\n")
+
+
+def is_running(state):
+    """Is a daemon listening in this state folder?"""
+    import socket
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.connect(os.path.join(state, "admin.sock"))
+        return True
+    except OSError:
+        return False
+    finally:
+        s.close()
+
+
+@case("without a daemon: one command from a file to its result")
+def first():
+    p = hutch("run", SUM, "--input", "[1, 2, 3]", env=OWN)
+    equal((p.returncode, p.stdout, p.stderr), (0, "6\n", ""))
+    assert not is_running(OWN["HUTCH_STATE"]), "its daemon still runs"
+
+
+@case("--json: one object with result, ids and output")
+def as_json():
+    f = write("both.py", "import sys\ndef run(i, c):\n    print('out')\n"
+              "    print('err', file=sys.stderr)\n    return c\n")
+    p = hutch("run", f, "--config", '{"a": 0.1}', "--json", env=OWN)
+    equal(p.returncode, 0, p.stderr)
+    j = json.loads(p.stdout)
+    equal((j["ok"], j["result"], j["status"], j["exit_code"]),
+          (True, {"a": 0.1}, "succeeded", 0))
+    equal((j["stdout"], j["stderr"]), ("out\n", "err\n"))
+    assert '"result":{"a": 0.1}' in p.stdout, p.stdout
+    last.update(j)
+
+
+@case("standard output, then the result; standard error apart")
+def streams():
+    f = os.path.join(DIR, "both.py")
+    p = hutch("run", f, env=OWN)
+    equal((p.stdout, p.stderr), ("out\nnull\n", "err\n"))
+
+
+@case("the exit status is that of the code")
+def statuses():
+    f = write("exit.py", "import sys\ndef run(i, c): sys.exit(i)\n")
+    p = hutch("run", f, "--input", "7", env=OWN)
+    equal((p.returncode, p.stdout), (7, ""))
+    assert "failed" in p.stderr and "cmd_" in p.stderr, p.stderr
+    f = write("raise.py", "def run(i, c): raise ValueError('no')\n")
+    p = hutch("run", f, env=OWN)
+    equal(p.returncode, 1)
+    assert "ValueError: no" in p.stderr, p.stderr
+    f = write("sleep.py", "import time\ndef run(i, c): time.sleep(i)\n")
+    p = hutch("run", f, "--input", "60", "--timeout", "3", env=OWN)
+    equal(p.returncode, 124, p.stderr)
+    f = write("kill.py", "import os\ndef run(i, c): os.kill(os.getpid(), 9)")
+    equal(hutch("run", f, env=OWN).returncode, 137)
+
+
+@case("standard input as code; a shell run; env")
+def stdin():
+    p = hutch("run", "-", "--template", "lbb/shell", "--env", "WHO=world",
+              stdin='echo "hello $WHO"; exit 3', env=OWN)
+    equal((p.returncode, p.stdout), (3, "hello world\n"), p.stderr)
+
+
+@case("the same --key is the same record")
+def key():
+    f = write("rnd.py", "import os\ndef run(i, c): return os.urandom(4).hex()")
+    a = hutch("run", f, "--key", "cli-1", env=OWN)
+    b = hutch("run", f, "--key", "cli-1", env=OWN)
+    equal((a.returncode, a.stdout), (0, b.stdout))
+    c = hutch("run", SUM, "--key", "cli-1", "--input", "[1]", env=OWN)
+    equal(c.returncode, 64)
+    assert "idempotency_conflict" in c.stderr, c.stderr
+
+
+@case("ps, show, logs read the records, later and without a daemon")
+def records():
+    p = hutch("ps", env=OWN)
+    equal(p.returncode, 0)
+    assert last["sandbox"] in p.stdout and "destroyed" in p.stdout, p.stdout
+    p = hutch("show", last["command"], env=OWN)
+    equal(json.loads(p.stdout)["result"], {"a": 0.1})
+    p = hutch("show", last["sandbox"], "--json", env=OWN)
+    equal(json.loads(p.stdout)["status"], "destroyed")
+    p = hutch("logs", last["command"], env=OWN)
+    equal((p.returncode, p.stdout, p.stderr), (0, "out\n", "err\n"))
+    p = hutch("logs", last["sandbox"], "--stream", "stderr", env=OWN)
+    equal((p.stdout, p.stderr), ("", "err\n"))
+
+
+@case("Ctrl-C cancels the command and says what came of it")
+def interrupt():
+    f = write("tick.py", "import time\ndef run(i, c):\n"
+              "    print('begun', flush=True)\n    time.sleep(600)\n")
+    p = subprocess.Popen([f"{BUILD}/hutch", "run", f, "--timeout", "15m"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, env=dict(os.environ, **OWN))
+    equal(p.stdout.readline(), "begun\n")
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    equal(p.returncode, 130, err)
+    command = re.search(r"cmd_\w+", err).group(0)
+    c = json.loads(hutch("show", command, env=OWN).stdout)
+    equal(c["status"], "cancelled")
+    wait_until(lambda: not is_running(OWN["HUTCH_STATE"]), 10,
+               "its daemon has ended")
+
+
+@case("kill ends a command of another hutch; both share one daemon")
+def kill():
+    f = os.path.join(DIR, "tick.py")
+    p = subprocess.Popen([f"{BUILD}/hutch", "run", f, "--timeout", "15m"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, env=dict(os.environ, **OWN))
+    equal(p.stdout.readline(), "begun\n")
+    rows = hutch("ps", "--status", "running", env=OWN).stdout.splitlines()
+    command = re.search(r"cmd_\w+", rows[1]).group(0)
+    q = hutch("kill", command, env=OWN)
+    equal(q.returncode, 0, q.stderr)
+    p.communicate(timeout=60)
+    equal(p.returncode, 130)
+
+
+@case("a daemon that a person started is used and left alone")
+def served():
+    d = Daemon(STATE + "-served").start()
+    own = {"HUTCH_STATE": d.state}
+    p = hutch("run", SUM, "--input", "[4]", env=own)
+    equal((p.returncode, p.stdout), (0, "4\n"), p.stderr)
+    assert d.is_alive()
+    p = hutch("key", "create", "--name", "laptop", env=own)
+    equal(p.returncode, 0, p.stderr)
+    text = p.stdout.strip()
+    assert re.fullmatch(r"lbb_sk_\w+", text), text
+    url = f"http://{d.host}:{d.port}"
+    p = hutch("--url", url, "--api-key", text, "ps", "--json", env=own)
+    equal(p.returncode, 0, p.stderr)
+    p = hutch("key", "list", env=own)
+    assert "laptop" in p.stdout and text not in p.stdout, p.stdout
+    equal(hutch("key", "revoke", "--name", "laptop", env=own).returncode, 0)
+    p = hutch("--url", url, "--api-key", text, "ps", env=own)
+    equal(p.returncode, 77, p.stderr)
+    d.stop()
+
+
+@case("mistakes on the command line: 64, and what is wrong")
+def usage():
+    for argv, word in ((["nothing"], "no command"), (["run"], "missing"),
+                       (["run", SUM, "--nope"], "--nope"),
+                       (["run", SUM, "--memory", "x"], "--memory"),
+                       (["run", SUM, "--input", "{"], "--input"),
+                       (["run", SUM, "--timeout", "1y"], "--timeout"),
+                       (["run", SUM, "--env", "X"], "NAME=VALUE"),
+                       (["show", "x1"], "sbx_"),
+                       (["run", SUM, "--vcpus", "9"], "vcpus"),
+                       (["run", os.path.join(DIR, "none.py")], "none.py")):
+        p = hutch(*argv, env=OWN)
+        assert p.returncode in (64, 66), (argv, p)
+        assert word in p.stderr and not p.stdout, (argv, p)
+
+
+@case("--help of every command teaches with an example")
+def helps():
+    text = hutch("help").stdout
+    names = re.findall(r"^  (\w+) {2,}", text, re.M)
+    assert len(names) >= 10, names
+    for name in names:
+        if name in ("version", "help"):
+            continue
+        p = hutch(name, "--help")
+        equal(p.returncode, 0, name)
+        assert f"usage: hutch {name}" in p.stdout, name
+        assert f"\n  hutch {name}" in p.stdout or "$(hutch" in p.stdout, name
+
+
+@case("doctor: every line has a grade, every warning an advice")
+def doctor():
+    p = hutch("doctor", "--json", env=OWN)
+    j = json.loads(p.stdout)
+    equal(p.returncode, 0, j)
+    names = {c["check"] for c in j["checks"]}
+    for name in ("kvm", "io_uring", "cgroup", "landlock", "seccomp", "user",
+                 "memory", "state", "cache", "images", "mke2fs"):
+        assert name in names, (name, names)
+    for c in j["checks"]:
+        assert c["grade"] in ("ok", "warn", "fail"), c
+        assert c["grade"] == "ok" or c["advice"], c
+
+
+main()
