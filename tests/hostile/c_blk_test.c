@@ -1,15 +1,12 @@
 /*
- * Hostile cases C1-C21: virtio-blk over a real file, once with io_uring and
- * once without.  Faults of the host (C12-C14, C17) are in c_fault_test.c;
- * C15 and C22 need whole programs.
+ * Hostile cases C1-C9, C20, C21: what a guest may ask of virtio-blk, over a
+ * real file, once with io_uring and once without.  What the host does to the
+ * file meanwhile is in c_host_test.c, faults of I/O in c_fault_test.c.
  */
 #include "disk.h"
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { OK, IOERR, UNSUPP };
@@ -42,12 +39,6 @@ static int up_ro(void **state)
 {
 	(void)state;
 	return up_with((struct disk_options){.is_read_only = true});
-}
-
-static int up_capped(void **state)
-{
-	(void)state;
-	return up_with((struct disk_options){.bytes_written_max = DISK_BYTES});
 }
 
 static int down(void **state)
@@ -412,154 +403,6 @@ static void c9_discard_and_zeroes(void **state)
 	g->drop_features = 0;
 }
 
-static void c10_file_truncated(void **state)
-{
-	gpa_t data = guest_alloc(g, 4096);
-	uint8_t s[512];
-	uint32_t len;
-
-	(void)state;
-	assert_int_equal(ftruncate(disk.fd, 10 * 512 + 100), 0);
-	assert_int_equal(rw(T_IN, 9, data, 512, &len), OK);
-	assert_int_equal(rw(T_IN, 10, data, 512, &len), IOERR);
-	assert_int_equal(len, 1);
-	assert_int_equal(rw(T_IN, 9, data, 4096, &len), IOERR);
-	assert_int_equal(rw(T_IN, 1000, data, 512, &len), IOERR);
-	/* As it was, for the invariants. */
-	memset(s, 0x7d, sizeof(s));
-	assert_int_equal(ftruncate(disk.fd, DISK_BYTES), 0);
-	for (off_t at = DISK_BYTES; at < DISK_BYTES + DISK_TAIL_BYTES;
-	     at += 512)
-		assert_int_equal(pwrite(disk.fd, s, 512, at), 512);
-}
-
-static void c11_allocation_cap(void **state)
-{
-	gpa_t data = guest_alloc(g, 4096);
-	uint32_t len;
-
-	(void)state;
-	/* The file is full up to its tail, so the cap is passed already:
-	 * overwriting goes on, new blocks do not. */
-	assert_int_equal(rw(T_OUT, 0, data, 4096, &len), OK);
-	assert_int_equal(stats().cap_refused, 0);
-	assert_int_equal(ranges(T_DISCARD, &(struct seg){256, 64, 0}, 16), OK);
-	assert_int_equal(rw(T_OUT, 256, data, 4096, &len), IOERR);
-	assert_int_equal(len, 1);
-	assert_int_equal(stats().cap_refused, 1);
-	assert_int_equal(ranges(T_DISCARD, &(struct seg){1024, 1024, 0}, 16),
-			 OK);
-	assert_int_equal(rw(T_OUT, 256, data, 4096, &len), OK);
-	assert_int_equal(stats().cap_refused, 1);
-}
-
-static void c11_no_space_left(void **state)
-{
-	struct blk_config cfg = {.bytes = 1 << 20};
-	struct virtio_dev *was = g->d;
-	struct guest saved = disk.g;
-	struct blk *was_blk = disk.blk, *full;
-	gpa_t data;
-	uint32_t len;
-
-	(void)state;
-	guest_reset(g);
-	cfg.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
-	assert_true(cfg.fd >= 0);
-	assert_int_equal(blk_create(&full, &disk.mem, disk.io, &cfg), 0);
-	assert_int_equal(io_device_add(disk.io, blk_dev(full)), 0);
-	guest_init(g, &disk.mem, disk.io, blk_dev(full));
-	disk.blk = full;
-	guest_start(g);
-	data = guest_alloc(g, 512);
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(rw(T_OUT, 0, data, 512, &len), IOERR);
-		assert_int_equal(len, 1);
-	}
-	assert_live(g);
-	assert_int_equal(stats().errors, 3);
-	guest_reset(g);
-	blk_destroy(full);
-	close(cfg.fd);
-	disk.g = saved;
-	disk.blk = was_blk;
-	guest_init(g, &disk.mem, disk.io, was);
-}
-
-static void c16_foreign_header_is_data(void **state)
-{
-	static const char qcow[16] = "QFI\xfb\0\0\0\3\0\0\0\0\0\0\0\xff";
-	gpa_t data = guest_alloc(g, 512);
-	uint64_t capacity = 0;
-	uint8_t buf[8], got[16];
-	uint32_t len;
-
-	(void)state;
-	guest_put(g, data, qcow, sizeof(qcow));
-	assert_int_equal(rw(T_OUT, 0, data, 512, &len), OK);
-	guest_reset(g);
-	guest_start(g);
-	virtio_mmio_read(g->d, R_CFG, buf, 8);
-	memcpy(&capacity, buf, 8);
-	assert_int_equal(capacity, DISK_SECTORS);
-	guest_fill(g, data, 0, 512);
-	assert_int_equal(rw(T_IN, 0, data, 512, &len), OK);
-	guest_get(g, data, got, 16);
-	assert_memory_equal(got, qcow, 16);
-}
-
-static atomic_bool flip_stop;
-
-static void *flipper(void *arg)
-{
-	volatile uint8_t *p = arg;
-	uint64_t desc_at = g->q[0].desc;
-	volatile uint8_t *desc = mem_span(&disk.mem, desc_at, 16 * 8);
-
-	for (unsigned i = 0; !atomic_load(&flip_stop); i++) {
-		p[i % 65536] ^= 0xff;
-		desc[i % 128] ^= (uint8_t)(1u << i % 8);
-		desc[i % 128] ^= (uint8_t)(1u << i % 8);
-		if (i % 4096 == 0)
-			madvise(mem_span(&disk.mem, 0x100000, 65536), 65536,
-				MADV_DONTNEED);
-	}
-	return NULL;
-}
-
-/* C18 a second CPU changes buffer and descriptors while the kernel moves the
- * data; C19 the host drops the pages meanwhile. */
-static void c18_c19_buffer_changes_in_flight(void **state)
-{
-	pthread_t t;
-	gpa_t data = 0x100000;
-
-	(void)state;
-	atomic_store(&flip_stop, false);
-	assert_int_equal(pthread_create(&t, NULL, flipper,
-					mem_span(&disk.mem, data, 65536)),
-			 0);
-	for (int i = 0; i < 3000; i++) {
-		guest_free_all(g);
-		disk_put(&disk, &(struct blk_req){.type = i & 1 ? T_OUT : T_IN,
-						  .sector = 8,
-						  .data = data,
-						  .len = 65536,
-						  .is_out = !(i & 1)});
-		guest_kick(g, 0);
-		for (int j = 0; j < 3; j++)
-			io_step(disk.io);
-		if (guest_status(g) != S_LIVE) {
-			guest_reset_with_io(g);
-			guest_start(g);
-		}
-	}
-	atomic_store(&flip_stop, true);
-	pthread_join(t, NULL);
-	guest_reset_with_io(g);
-	guest_start(g);
-}
-
 static void c20_segments_of_4_gib(void **state)
 {
 	gpa_t hdr = disk_hdr(&disk, T_IN, 0);
@@ -640,11 +483,6 @@ int main(void)
 		CASE(c7_get_id),
 		CASE_WITH(c8_read_only, up_ro),
 		CASE(c9_discard_and_zeroes),
-		CASE(c10_file_truncated),
-		CASE_WITH(c11_allocation_cap, up_capped),
-		CASE(c11_no_space_left),
-		CASE(c16_foreign_header_is_data),
-		CASE(c18_c19_buffer_changes_in_flight),
 		CASE(c20_segments_of_4_gib),
 		CASE(c21_many_small_segments),
 	};

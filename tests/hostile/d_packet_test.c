@@ -1,7 +1,7 @@
 /*
- * Hostile cases of virtio-vsock, first half: packets that are wrong in
- * themselves or on their connection (D1-D16, D19, D23, D28).  Streams, floods
- * and life cycle are in d_stream_test.c.
+ * Hostile cases of virtio-vsock, first part: packets that are wrong in
+ * themselves or on their connection (D1-D13, D19, D23, D28).  Credit is in
+ * d_credit_test.c, streams, floods and life cycle in d_stream_test.c.
  */
 #include "channel.h"
 #include <errno.h>
@@ -344,151 +344,6 @@ static void d13_request_and_silence(void **state)
 	assert_int_equal(n_conns(), 0);
 }
 
-static void d14_no_credit(void **state)
-{
-	struct pkt p;
-	uint8_t data[4096];
-	uint64_t before;
-	int fd;
-
-	(void)state;
-	ch.policy = ANSWER;
-	tx(&ch,
-	   PKT(.op = OP_REQUEST, .src_port = 9, .dst_port = 1024,
-	       .buf_alloc = 0),
-	   NULL, 0);
-	rx_expect(&ch, OP_RESPONSE, 9, 1024, NULL);
-	fd = ch.host_fd;
-	ch.host_fd = -1;
-	assert_int_equal(write(fd, "hello", 5), 5);
-	rx_none(&ch);
-	before = io_syscalls(ch.io);
-	guest_run(g);
-	assert_int_equal(io_syscalls(ch.io) - before, 4); /* 4 idle turns */
-	tx(&ch,
-	   PKT(.op = OP_CREDIT, .src_port = 9, .dst_port = 1024,
-	       .buf_alloc = 3),
-	   NULL, 0);
-	assert_true(rx(&ch, &p, data));
-	assert_int_equal(p.op, OP_RW);
-	assert_int_equal(p.len, 3);
-	assert_memory_equal(data, "hel", 3);
-	rx_none(&ch);
-	tx(&ch,
-	   PKT(.op = OP_CREDIT, .src_port = 9, .dst_port = 1024, .buf_alloc = 3,
-	       .fwd_cnt = 3),
-	   NULL, 0);
-	assert_true(rx(&ch, &p, data));
-	assert_memory_equal(data, "lo", 2);
-	channel_close(&ch, 9, 1024);
-	close(fd);
-}
-
-static void d15_credit_numbers(void **state)
-{
-	struct pkt p;
-	uint8_t data[8192];
-	int fd = channel_connect(&ch, 9, 1024);
-
-#define CREDIT(a, f)                                                           \
-	tx(&ch,                                                                \
-	   PKT(.op = OP_CREDIT, .src_port = 9, .dst_port = 1024,               \
-	       .buf_alloc = (a), .fwd_cnt = (f)),                              \
-	   NULL, 0)
-	(void)state;
-	assert_int_equal(write(fd, "12345678", 8), 8);
-	assert_true(rx(&ch, &p, data));
-	assert_int_equal(p.len, 8);
-	/* Shrinks below what is in flight: clamped at 0, not huge. */
-	CREDIT(4, 0);
-	assert_int_equal(write(fd, "abcd", 4), 4);
-	rx_none(&ch);
-	CREDIT(4, 4);
-	rx_none(&ch);
-	CREDIT(4, 6);
-	assert_true(rx(&ch, &p, data));
-	assert_int_equal(p.len, 2);
-	/* Backwards: stale, ignored. */
-	CREDIT(4, 5);
-	rx_none(&ch);
-	assert_int_equal(n_conns(), 1);
-	CREDIT(0xffffffff, 10);
-	assert_true(rx(&ch, &p, data));
-	assert_int_equal(p.len, 2);
-	/* Ahead of what was sent (12): nonsense. */
-	CREDIT(262144, 13);
-	rx_expect(&ch, OP_RST, 9, 1024, NULL);
-	closed(fd);
-	fd = channel_connect(&ch, 9, 1024);
-	CREDIT(262144, 0x7fffffff);
-	rx_expect(&ch, OP_RST, 9, 1024, NULL);
-	closed(fd);
-#undef CREDIT
-}
-
-static void d15_credit_wraps(void **state)
-{
-	struct vsock_state s = {
-		.has_agent = 1,
-		.src_port = 9,
-		.dst_port = 1024,
-		.rx_cnt = 0xfffffffe,
-		.fwd_cnt = 0xfffffffe,
-		.tx_cnt = 0xfffffffd,
-		.peer_fwd_cnt = 0xfffffff0,
-		.peer_buf_alloc = 32,
-	};
-	struct pkt p;
-	uint8_t data[4096];
-	char got[8];
-	int sv[2];
-
-	(void)state;
-	assert_int_equal(vsock_load(ch.v, &s), 0);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv),
-			 0);
-	assert_int_equal(vsock_attach(ch.v, sv[0]), 0);
-	assert_int_equal(write(sv[1], "0123456789abcdefghijklmnopqrstuv", 32),
-			 32);
-	assert_true(rx(&ch, &p, data)); /* 13 in flight of 32: 19 more */
-	assert_int_equal(p.len, 19);
-	send_data(&ch, 9, 1024, 0x10, "wrap", 4); /* all 19 + 13 were read */
-	assert_int_equal(read(sv[1], got, sizeof(got)), 4);
-	assert_int_equal(n_conns(), 1);
-	tx(&ch,
-	   PKT(.op = OP_CREDIT_REQUEST, .src_port = 9, .dst_port = 1024,
-	       .fwd_cnt = 0x10),
-	   NULL, 0);
-	assert_true(rx(&ch, &p, data));
-	while (p.op == OP_RW)
-		assert_true(rx(&ch, &p, data));
-	assert_int_equal(p.op, OP_CREDIT);
-	assert_int_equal(p.fwd_cnt, 2); /* 0xfffffffe + 4 */
-	channel_close(&ch, 9, 1024);
-	close(sv[1]);
-}
-
-static void d16_beyond_our_buffer(void **state)
-{
-	static uint8_t data[32768];
-	unsigned kept = 0;
-	struct pkt p = {0};
-	int fd = channel_connect(&ch, 9, 1024);
-
-	(void)state;
-	/* Nobody reads `fd`: its own buffer fills, then ours, then RST. */
-	for (unsigned i = 0; i < 256 && p.op != OP_RST; i++) {
-		send_data(&ch, 9, 1024, 0, data, sizeof(data));
-		kept += sizeof(data);
-		while (p.op != OP_RST && rx(&ch, &p, NULL))
-			assert_true(p.op == OP_CREDIT || p.op == OP_RST);
-	}
-	assert_int_equal(p.op, OP_RST);
-	assert_in_range(kept, VSOCK_BUF_BYTES, 2u << 20);
-	assert_int_equal(n_conns(), 0);
-	close(fd);
-}
-
 static void d19_shutdown_flags(void **state)
 {
 	int fd = channel_connect(&ch, 9, 1024);
@@ -602,10 +457,6 @@ int main(void)
 		CASE(d10_rst_is_not_answered),
 		CASE(d11_request_twice),
 		CASE(d13_request_and_silence),
-		CASE(d14_no_credit),
-		CASE(d15_credit_numbers),
-		CASE(d15_credit_wraps),
-		CASE(d16_beyond_our_buffer),
 		CASE(d19_shutdown_flags),
 		CASE(d23_event_queue),
 		CASE(d28_failures_then_success),
