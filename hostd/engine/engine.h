@@ -20,27 +20,32 @@ struct link;
 struct loop;
 struct engine;
 
-#define ENGINE_CODE_BYTES_MAX (64u << 10)
-#define ENGINE_JSON_BYTES_MAX (1u << 20) /* input; config */
-#define ENGINE_STDIN_BYTES_MAX (1u << 20)
-#define ENGINE_WAIT_MS_MAX 30000
+#define ENGINE_CODE_BYTES_MAX	  (64u << 10)
+#define ENGINE_JSON_BYTES_MAX	  (1u << 20) /* input; config */
+#define ENGINE_STDIN_BYTES_MAX	  (1u << 20)
+#define ENGINE_WAIT_MS_MAX	  30000
 #define ENGINE_TIMEOUT_MS_DEFAULT 60000
-#define ENGINE_TIMEOUT_MS_MAX 3600000
-#define ENGINE_ENV_BYTES_MAX (128u << 10)
-#define ENGINE_ENV_NAMES_MAX 256
+#define ENGINE_TIMEOUT_MS_MAX	  3600000
+#define ENGINE_ENV_BYTES_MAX	  (128u << 10)
+#define ENGINE_ENV_NAMES_MAX	  256
 
 struct engine_config {
 	uint32_t graph_places, environment_places; /* 5, 10 */
-	uint64_t ram_budget_bytes;  /* committed to VMs; 0 = 3/4 of the host */
+	uint64_t ram_budget_bytes;   /* committed to VMs; 0 = 3/4 of the host */
 	uint64_t disk_reserve_bytes; /* free space never to be used */
 	const char *state_dir;
 	const char *node; /* 4 characters of [0-9a-z] in every id */
 };
 
+/* After store_recover: what the database calls live has no VM any more. */
 int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 		  struct link *link, const struct engine_config *cfg,
 		  struct err *e);
-/* Ends all VMs; their commands are settled as lost before the store closes. */
+/*
+ * Ends all runs: their commands are settled as lost when the store has closed,
+ * who waits is told so.  No call and no vm callback after it; the VMs are
+ * ended by link_destroy.  Order: engine_destroy, link_destroy, store_close.
+ */
 void engine_destroy(struct engine *e);
 
 /* Who calls: from the API key and the query. */
@@ -52,13 +57,13 @@ struct caller {
 };
 
 struct run_spec {
-	const char *key;	  /* Idempotency-Key, checked by the surface */
-	uint8_t request_hash[HASH_BYTES]; /* HMAC of the canonical request */
-	const char *template_name; /* NULL = lbb/python */
+	const char *key; /* Idempotency-Key, checked by the surface */
+	uint8_t request_hash[HASH_BYTES];  /* HMAC of the canonical request */
+	const char *template_name;	   /* NULL = lbb/python */
 	const void *code, *input, *config; /* input, config may be NULL */
 	size_t code_len, input_len, config_len;
-	struct limits limits; /* 0 = default (1, 1024, 4096) */
-	uint32_t timeout_ms;  /* 0 = default */
+	struct limits limits;	/* each 0 = default (1, 1024, 4096) */
+	uint32_t timeout_ms;	/* 0 = default */
 	const char *const *env; /* "NAME=value", NULL terminated or NULL */
 	uint32_t wait_ms;
 };
@@ -109,14 +114,14 @@ int engine_command_list(struct engine *e, const struct caller *who,
 
 /* Bytes [offset, offset+limit) of a stream as far as they are kept. */
 struct log_slice {
-	uint64_t offset;      /* of the first byte given (>= asked when the
-				 middle was dropped) */
+	uint64_t offset; /* of the first byte given (>= asked when the
+			    middle was dropped) */
 	const uint8_t *data;
 	size_t len;
 	uint64_t next_offset; /* ask from here next */
 	uint64_t total;
-	bool is_eof;	      /* the command ended and nothing follows */
-	bool is_truncated;    /* bytes between head and tail were dropped */
+	bool is_eof;	   /* the command ended and nothing follows */
+	bool is_truncated; /* bytes between head and tail were dropped */
 };
 typedef void (*engine_log_fn)(void *ctx, const struct err *e,
 			      const struct log_slice *s);

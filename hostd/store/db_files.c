@@ -1,7 +1,7 @@
 /*
  * The database's files: who may use them, and are they all there?
  *
- * The state folder is locked by flock on `lock`: a second daemon is refused.
+ * The database is locked by flock on hutch.db-lock: a second daemon is refused.
  * SQLite takes an empty or missing file for a new database and a missing or
  * torn log for the end of history.  Both would lose what was acknowledged
  * without a word, so they are looked for here, before SQLite opens anything:
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_FILE      "lock"
+#define LOCK_FILE      DB_FILE "-lock"
 #define MARK_FILE      DB_FILE "-open"
 #define WAL_FILE       DB_FILE "-wal"
 #define WAL_HEAD_BYTES 32

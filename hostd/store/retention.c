@@ -60,8 +60,8 @@ static int erase_output(struct db *db, const char *command, int64_t now_ms)
 static int erase_sandbox(struct db *db, const char *id)
 {
 	static const char *const steps[] = {
-		"DELETE FROM blob WHERE owner IN"
-		" (SELECT id FROM command WHERE sandbox = ?1)",
+		("DELETE FROM blob WHERE owner IN"
+		 " (SELECT id FROM command WHERE sandbox = ?1)"),
 		"DELETE FROM command WHERE sandbox = ?1",
 		"DELETE FROM idempotency WHERE sandbox = ?1",
 		"DELETE FROM event WHERE sandbox = ?1",

@@ -1,0 +1,145 @@
+/* The engine's life and its counters; see engine.h. */
+#include "engine_priv.h"
+#include "fd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void engine_op_begin(struct engine *e)
+{
+	e->n_pending++;
+}
+
+static void engine_free(struct engine *e)
+{
+	free(e->state_dir);
+	free(e);
+}
+
+void engine_op_end(struct engine *e)
+{
+	if (!--e->n_pending && e->is_ending)
+		engine_free(e);
+}
+
+/* ---- life
+ * ------------------------------------------------------------------------------
+ */
+
+static void boot_id_read(char ret[40])
+{
+	_cleanup_fd_ int fd =
+		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, ret, 36) : -1;
+
+	ret[n > 0 ? n : 0] = 0;
+}
+
+static int configure(struct engine *e, const struct engine_config *cfg,
+		     struct err *err)
+{
+	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+		       (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (!node_is_valid(cfg->node))
+		return err_set(err, ERR_INTERNAL, "node",
+			       "node is \"%.40s\"; it must be %d characters "
+			       "of 0-9 and a-z.",
+			       cfg->node ? cfg->node : "", NODE_BYTES);
+	snprintf(e->node, sizeof(e->node), "%.4s", cfg->node);
+	e->graph_places = cfg->graph_places;
+	e->environment_places = cfg->environment_places;
+	e->ram_budget_bytes =
+		cfg->ram_budget_bytes ? cfg->ram_budget_bytes : ram / 4 * 3;
+	e->disk_reserve_bytes = cfg->disk_reserve_bytes;
+	e->state_dir = strdup(cfg->state_dir);
+	return e->state_dir ? 0 : err_set(err, ERR_INTERNAL, NULL, "no memory");
+}
+
+int engine_create(struct engine **ret, struct loop *loop, struct store *store,
+		  struct link *link, const struct engine_config *cfg,
+		  struct err *err)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return err_set(err, ERR_INTERNAL, NULL, "no memory");
+	e->loop = loop;
+	e->store = store;
+	e->link = link;
+	list_init(&e->runs);
+	list_init(&e->waiters);
+	boot_id_read(e->boot_id);
+	if (configure(e, cfg, err)) {
+		engine_free(e);
+		return -1;
+	}
+	*ret = e;
+	return 0;
+}
+
+void engine_destroy(struct engine *e)
+{
+	struct list *n, *tmp;
+	struct err err;
+
+	if (!e)
+		return;
+	e->is_ending = true;
+	engine_op_begin(e);
+	list_for_each_safe(n, tmp, &e->runs)
+	{
+		struct run *r = container_of(n, struct run, node);
+
+		/* Not durable: the store's answer finds is_ending. */
+		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
+			run_end(r, END_DAEMON_RESTART, "hutchd was stopped",
+				true);
+		loop_timer_stop(e->loop, &r->expiry);
+		loop_timer_stop(e->loop, &r->retry);
+	}
+	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
+	waiters_refuse_all(e, &err);
+	list_for_each_safe(n, tmp, &e->runs)
+		run_maybe_free(container_of(n, struct run, node));
+	engine_op_end(e);
+}
+
+/* ---- numbers
+ * -----------------------------------------------------------------------------
+ */
+
+void engine_stats(const struct engine *e, struct engine_stats *ret)
+{
+	*ret = (struct engine_stats){
+		.runs_started = e->n_started,
+		.runs_ended = e->n_ended,
+		.runs_lost = e->n_lost,
+		.vms_started = e->n_vms,
+		.ram_budget_bytes = e->ram_budget_bytes,
+	};
+	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
+		const struct run *r = container_of(n, struct run, node);
+
+		ret->commands_live += r->is_durable &&
+				      !command_status_is_final(r->cmd.status);
+		if (!r->holds_place)
+			continue;
+		ret->sandboxes_live++;
+		ret->ram_committed_bytes += r->ram_bytes;
+		ret->disk_committed_bytes += r->disk_bytes;
+	}
+}
+
+void engine_live_each(struct engine *e, engine_live_fn fn, void *ctx)
+{
+	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
+		const struct run *r = container_of(n, struct run, node);
+
+		if (r->is_durable && r->holds_place)
+			fn(ctx, &r->told_sbx, &r->told_cmd,
+			   r->vm ? vm_pid(r->vm) : 0);
+	}
+}
