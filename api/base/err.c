@@ -6,7 +6,7 @@
 
 static const struct err_info table[ERR_N] = {
 	[ERR_NONE] = {"", "", 200, 0, false, ""},
-#define X(name, code, type, http, ex, retry, sentence)                        \
+#define X(name, code, type, http, ex, retry, sentence)                         \
 	[ERR_##name] = {code, type, http, ex, retry, sentence},
 	HUTCH_ERRORS(X)
 #undef X

@@ -12,7 +12,7 @@
 #include "../errors.h"
 #include <stdbool.h>
 
-#define ERR_TEXT_BYTES_MAX 512
+#define ERR_TEXT_BYTES_MAX  512
 #define ERR_PARAM_BYTES_MAX 64
 
 struct err {

@@ -162,8 +162,7 @@ ssize_t fd_recv(int sock, void *dst, size_t cap, int *fds, size_t *n_fds,
 		for (size_t i = 0; i < k; i++) {
 			int fd;
 
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int),
-			       sizeof(fd));
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
 			if (got < room) {
 				fds[got++] = fd;
 			} else {

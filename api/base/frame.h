@@ -21,7 +21,8 @@ struct frame_reader {
 
 struct frame {
 	struct gp_head head;
-	const uint8_t *payload; /* borrowed: until the next call on the reader */
+	const uint8_t
+		*payload; /* borrowed: until the next call on the reader */
 };
 
 void frame_reader_init(struct frame_reader *r, uint32_t payload_max);

@@ -13,7 +13,7 @@ struct list {
 	struct list *next, *prev;
 };
 
-#define container_of(ptr, type, member)                                       \
+#define container_of(ptr, type, member)                                        \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void list_init(struct list *l)
@@ -41,8 +41,8 @@ static inline void list_remove(struct list *node)
 	list_init(node);
 }
 
-#define list_for_each_safe(pos, tmp, head)                                    \
-	for ((pos) = (head)->next, (tmp) = (pos)->next; (pos) != (head);      \
+#define list_for_each_safe(pos, tmp, head)                                     \
+	for ((pos) = (head)->next, (tmp) = (pos)->next; (pos) != (head);       \
 	     (pos) = (tmp), (tmp) = (pos)->next)
 
 #endif
