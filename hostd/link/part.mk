@@ -18,3 +18,11 @@ $(eval $(call program,tests/link_smoke,hostd/link/link_smoke.c $(LINK_SRCS) \
 UNIT_TESTS += tests/hostd/session_test
 $(eval $(call program,tests/hostd/session_test,hostd/link/session_test.c \
 	hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),-lcbor -lcmocka))
+
+UNIT_TESTS += tests/hostd/image_test tests/hostd/cache_test
+LINK_IMAGE_SRCS := $(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
+$(eval $(call program,tests/hostd/image_test,hostd/image/image_test.c \
+	$(LINK_IMAGE_SRCS) $(BASE_SRCS),-ljansson -lcrypto -lcmocka))
+$(eval $(call program,tests/hostd/cache_test,hostd/link/cache_test.c \
+	hostd/link/cache.c hostd/link/key.c hostd/clock.c $(LINK_IMAGE_SRCS) \
+	$(BASE_SRCS),-ljansson -lcrypto -lcmocka))
