@@ -18,14 +18,13 @@ HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \
 HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
 	$(LINK_LIBS))
 
-ifneq ($(wildcard hostd/engine/engine.c),)
 PROGRAMS += hutchd
 $(eval $(call program,hutchd,$(HOSTD_SRCS),$(HOSTD_LIBS)))
-endif
 
 # ---- unit tests and fuzz targets ----------------------------------------
 
-UNIT_TESTS += $(addprefix tests/hostd/,json_raw_test canon_test config_test)
+UNIT_TESTS += $(addprefix tests/hostd/,json_raw_test canon_test config_test \
+	http_server_test)
 $(eval $(call program,tests/hostd/json_raw_test,hostd/http/json_raw_test.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
@@ -33,3 +32,7 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	$(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
+$(eval $(call program,tests/hostd/http_server_test,\
+	hostd/http/server_test.c $(HTTP_SRCS) $(subst clock.c,clock_movable.c,\
+	$(LOOP_SRCS)) $(BASE_SRCS),-lmicrohttpd -lcrypto $(LOOP_LIBS) \
+	-lcmocka))

@@ -68,7 +68,7 @@ uint64_t check_body_length(struct MHD_Connection *c)
 	return length ? strtoull(length, NULL, 10) : 0;
 }
 
-static int check_framing(struct MHD_Connection *c, struct err *e)
+int check_framing(struct MHD_Connection *c, struct err *e)
 {
 	const char *encoding = check_header(c, "Transfer-Encoding");
 	struct framing f = {0};
@@ -322,8 +322,6 @@ static void take_version(struct request *r, struct MHD_Connection *c)
 int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	       struct err *e)
 {
-	if (check_framing(c, e))
-		return -1;
 	take_version(r, c);
 	if (check_host(r, c, e) || check_route(r, ret_allow, e))
 		return -1;

@@ -67,7 +67,8 @@ void reply_set_err(struct request *r, const struct err *e)
 /* ---- streams ---------------------------------------------------------- */
 
 struct stream {
-	struct bytes buf;	    /* owned: not yet read by MHD */
+	struct bytes buf; /* owned: not yet read by MHD */
+	struct http_listener *listener;
 	struct MHD_Connection *mhd; /* NULL when its response is gone */
 	unsigned refs;		    /* the request, the response */
 	bool is_ended, is_suspended;
@@ -87,6 +88,7 @@ static void stream_wake(struct stream *s)
 		return;
 	s->is_suspended = false;
 	MHD_resume_connection(s->mhd);
+	http_listener_wake(s->listener);
 }
 
 void stream_abort(struct stream *s)
@@ -130,6 +132,7 @@ int reply_stream_begin(struct request *r, const char *content_type)
 		return -ENOMEM;
 	s->refs = 1;
 	s->mhd = p->mhd;
+	s->listener = p->listener;
 	p->reply = (struct reply){
 		.status = 200, .content_type = content_type, .stream = s};
 	p->state = REQ_READY;

@@ -141,6 +141,7 @@ void request_wake(struct request *r)
 		return;
 	p->is_suspended = false;
 	MHD_resume_connection(p->mhd);
+	http_listener_wake(p->listener);
 }
 
 void request_give_up(struct request *r, const struct err *e)
@@ -165,8 +166,10 @@ void request_give_up(struct request *r, const struct err *e)
 
 /* ---- MHD's side ------------------------------------------------------- */
 
+/* `is_framed`: where the body ends is certain. */
 static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
-			      const struct err *e, unsigned allow)
+			      const struct err *e, unsigned allow,
+			      bool is_framed)
 {
 	struct request_priv *p = r->priv;
 	uint64_t len = check_body_length(c);
@@ -177,9 +180,10 @@ static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
 		reply_set_err(r, e);
 	route_allow(allow, p->reply.allow, sizeof(p->reply.allow));
 	p->state = REQ_REFUSED;
-	if (len <= HTTP_DRAIN_BYTES_MAX && !check_header(c, "Expect"))
+	if (is_framed && len <= HTTP_DRAIN_BYTES_MAX &&
+	    !check_header(c, "Expect"))
 		return MHD_YES;
-	/* Too much to read to its end: answer now and close. */
+	/* Not to be read to its end: answer now and close. */
 	p->reply.must_close = true;
 	return reply_send(r);
 }
@@ -200,8 +204,10 @@ static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
 	p->server->stats.requests++;
 	r->method = http_method_parse(method);
 	http_conn_phase(p->conn, CONN_BODY);
+	if (check_framing(c, &e))
+		return refuse(r, c, &e, 0, false);
 	if (check_head(r, c, &allow, &e))
-		return refuse(r, c, &e, allow);
+		return refuse(r, c, &e, allow, true);
 	p->state = REQ_BODY;
 	return MHD_YES;
 }

@@ -44,6 +44,26 @@ static void on_timeout(struct loop_timer *t)
 	turn(container_of(t, struct http_listener, timer));
 }
 
+static void on_wake(void *arg)
+{
+	struct http_listener *l = arg;
+
+	l->is_waking = false;
+	if (l->mhd)
+		turn(l);
+	http_server_free_if_done(l->server);
+}
+
+void http_listener_wake(struct http_listener *l)
+{
+	if (l->is_waking)
+		return;
+	l->is_waking = true;
+	l->wake.fn = on_wake;
+	l->wake.arg = l;
+	loop_post_call(l->server->services->loop, &l->wake);
+}
+
 static void on_log(void *cls, const char *fmt, va_list ap)
 {
 	char text[256];
@@ -249,7 +269,8 @@ void http_server_destroy(struct http_server *s)
 /* An engine that still owes an answer finds its request and us alive. */
 void http_server_free_if_done(struct http_server *s)
 {
-	if (s->is_closed && list_is_empty(&s->working))
+	if (s->is_closed && list_is_empty(&s->working) && !s->tcp.is_waking &&
+	    !s->admin.is_waking)
 		free(s);
 }
 

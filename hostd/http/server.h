@@ -18,8 +18,9 @@
  * What MHD decides by itself, in its own words and not in our envelope, and
  * then closes: 400 for a header it cannot read, 413 for a broken or huge
  * Content-Length or chunk size, 431 when head or query exceed
- * HTTP_CONN_MEMORY_BYTES.  It takes a bare LF for a line end and unfolds
- * folded headers.
+ * HTTP_CONN_MEMORY_BYTES (or no answer, when nothing is left to build it in).
+ * It takes a bare LF for a line end, unfolds folded headers and cuts a value at
+ * a NUL.
  */
 #ifndef HUTCHD_SERVER_H
 #define HUTCHD_SERVER_H

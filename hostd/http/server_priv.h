@@ -19,6 +19,8 @@ struct http_listener {
 	struct MHD_Daemon *mhd; /* owned; NULL = not started */
 	struct loop_watch watch;
 	struct loop_timer timer; /* MHD_get_timeout */
+	struct loop_call wake;	 /* MHD_run soon: something was resumed */
+	bool is_waking;
 	bool is_admin, is_loopback;
 };
 
@@ -88,6 +90,8 @@ struct request_priv {
 	int64_t begun_us;
 };
 
+/* After MHD_resume_connection: without threads MHD does not tell itself. */
+void http_listener_wake(struct http_listener *l);
 void http_conn_phase(struct http_conn *c, enum conn_phase phase);
 
 /* Callbacks given to MHD. */
@@ -99,8 +103,11 @@ enum MHD_Result request_on_data(void *cls, struct MHD_Connection *c,
 void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
 		     enum MHD_RequestTerminationCode why);
 
+/* Can two readers frame this request differently?  -1 with `e`. */
+int check_framing(struct MHD_Connection *c, struct err *e);
+
 /*
- * Everything that can be refused before the body: 0, or -1 with `e`.
+ * Everything else that can be refused before the body: 0, or -1 with `e`.
  * *ret_allow != 0: 405, or an OPTIONS answer when e->code is ERR_NONE.
  */
 int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
