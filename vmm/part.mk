@@ -26,3 +26,15 @@ $(B)/guests/$(1).elf: vmm/x86/guests/$(1).S
 PROGRAMS += guests/$(1).elf
 endef
 $(foreach g,tiny triple loop badinsn count timer,$(eval $(call tiny_guest,$(g))))
+
+# Unit tests stand beside the code; those with guests are in tests/vmm.
+define vmm_test
+UNIT_TESTS += tests/$(1)_test
+$(call program,tests/$(1)_test,$(2) $(BASE_SRCS),-lcbor -lcmocka -lpthread)
+endef
+$(eval $(call vmm_test,pvxsave,vmm/x86/pvxsave_test.c vmm/x86/pvxsave.c \
+	vmm/kvm.c vmm/mem.c))
+$(eval $(call vmm_test,codec,vmm/snapshot/codec_test.c vmm/snapshot/codec.c \
+	vmm/snapshot/state.c vmm/snapshot/sha256.c))
+$(eval $(call vmm_test,boot,vmm/x86/boot_test.c $(VMM_X86_SRCS) vmm/kvm.c \
+	vmm/mem.c))
