@@ -36,3 +36,5 @@ $(eval $(call program,tests/hostd/http_server_test,\
 	hostd/http/server_test.c $(HTTP_SRCS) $(subst clock.c,clock_movable.c,\
 	$(LOOP_SRCS)) $(BASE_SRCS),-lmicrohttpd -lcrypto $(LOOP_LIBS) \
 	-lcmocka))
+$(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
+	hostd/http/canon.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -ljansson))

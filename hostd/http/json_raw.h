@@ -26,13 +26,13 @@
 #define JSON_USER_DEPTH_MAX 512
 #define JSON_DEPTH_MAX	    520
 
-enum json_type {
-	JSON_NULL,
-	JSON_BOOL,
-	JSON_NUMBER,
-	JSON_STRING,
-	JSON_ARRAY,
-	JSON_OBJECT,
+enum json_kind {
+	JSON_KIND_NULL,
+	JSON_KIND_BOOL,
+	JSON_KIND_NUMBER,
+	JSON_KIND_STRING,
+	JSON_KIND_ARRAY,
+	JSON_KIND_OBJECT,
 };
 
 /* One value, without white space around it.  Borrows the checked text. */
@@ -48,8 +48,8 @@ struct json_span {
 int json_check(const void *text, size_t len, unsigned depth_max,
 	       struct json_span *ret_root, struct err *e);
 
-enum json_type json_type(struct json_span v);
-const char *json_type_name(enum json_type t); /* "an array" */
+enum json_kind json_kind_of(struct json_span v);
+const char *json_kind_name(enum json_kind t); /* "an array" */
 /* 0 for a scalar, 1 for [] ... */
 unsigned json_depth(struct json_span v);
 
@@ -75,7 +75,7 @@ bool json_at(struct json_span v, const char *path, struct json_span *ret);
  * Append a string's characters as UTF-8.  0, -EINVAL: not a string,
  * -EILSEQ: it has a lone surrogate, -ENOMEM.  May contain NUL.
  */
-int json_string(struct json_span v, struct bytes *out);
+int json_text(struct json_span v, struct bytes *out);
 
 /* 0, -EINVAL: not a number or one with a fraction or an exponent, -ERANGE. */
 int json_int(struct json_span v, int64_t *ret);

@@ -4,31 +4,34 @@
 #include "utf8.h"
 #include <errno.h>
 
-enum json_type json_type(struct json_span v)
+enum json_kind json_kind_of(struct json_span v)
 {
 	switch (*v.at) {
 	case '{':
-		return JSON_OBJECT;
+		return JSON_KIND_OBJECT;
 	case '[':
-		return JSON_ARRAY;
+		return JSON_KIND_ARRAY;
 	case '"':
-		return JSON_STRING;
+		return JSON_KIND_STRING;
 	case 't':
 	case 'f':
-		return JSON_BOOL;
+		return JSON_KIND_BOOL;
 	case 'n':
-		return JSON_NULL;
+		return JSON_KIND_NULL;
 	default:
-		return JSON_NUMBER;
+		return JSON_KIND_NUMBER;
 	}
 }
 
-const char *json_type_name(enum json_type t)
+const char *json_kind_name(enum json_kind t)
 {
 	static const char *const names[] = {
-		[JSON_NULL] = "null",	    [JSON_BOOL] = "a boolean",
-		[JSON_NUMBER] = "a number", [JSON_STRING] = "a string",
-		[JSON_ARRAY] = "an array",  [JSON_OBJECT] = "an object",
+		[JSON_KIND_NULL] = "null",
+		[JSON_KIND_BOOL] = "a boolean",
+		[JSON_KIND_NUMBER] = "a number",
+		[JSON_KIND_STRING] = "a string",
+		[JSON_KIND_ARRAY] = "an array",
+		[JSON_KIND_OBJECT] = "an object",
 	};
 
 	return names[t];
@@ -148,7 +151,7 @@ static bool get(struct json_span v, const char *name, size_t len,
 	struct json_member m;
 	struct json_iter it;
 
-	if (json_type(v) != JSON_OBJECT)
+	if (json_kind_of(v) != JSON_KIND_OBJECT)
 		return false;
 	json_iter_begin(&it, v);
 	while (json_iter_next(&it, &m)) {
@@ -173,13 +176,13 @@ bool json_at(struct json_span v, const char *path, struct json_span *ret)
 	return true;
 }
 
-int json_string(struct json_span v, struct bytes *out)
+int json_text(struct json_span v, struct bytes *out)
 {
 	const uint8_t *p = (const uint8_t *)v.at + 1;
 	int32_t cp;
 	int rc;
 
-	if (json_type(v) != JSON_STRING)
+	if (json_kind_of(v) != JSON_KIND_STRING)
 		return -EINVAL;
 	/* No escape is shorter than what it stands for. */
 	rc = bytes_reserve(out, v.len + 4);
@@ -198,7 +201,7 @@ int json_int(struct json_span v, int64_t *ret)
 	bool is_negative = *v.at == '-';
 	int64_t n = 0;
 
-	if (json_type(v) != JSON_NUMBER)
+	if (json_kind_of(v) != JSON_KIND_NUMBER)
 		return -EINVAL;
 	for (size_t i = is_negative; i < v.len; i++)
 		if (v.at[i] < '0' || v.at[i] > '9')
@@ -218,7 +221,7 @@ int json_int(struct json_span v, int64_t *ret)
 
 int json_bool(struct json_span v, bool *ret)
 {
-	if (json_type(v) != JSON_BOOL)
+	if (json_kind_of(v) != JSON_KIND_BOOL)
 		return -EINVAL;
 	*ret = *v.at == 't';
 	return 0;

@@ -289,11 +289,11 @@ int request_object(struct request *r, struct json_span *ret)
 			"the body is empty; it must be a JSON object");
 	} else if (!json_check(r->body.data, r->body.len, JSON_DEPTH_MAX, ret,
 			       &e)) {
-		if (json_type(*ret) == JSON_OBJECT)
+		if (json_kind_of(*ret) == JSON_KIND_OBJECT)
 			return 0;
 		err_set(&e, ERR_INVALID_REQUEST, NULL,
 			"the body is %s; it must be a JSON object",
-			json_type_name(json_type(*ret)));
+			json_kind_name(json_kind_of(*ret)));
 	}
 	reply_err(r, &e);
 	return -1;

@@ -218,7 +218,7 @@ const char *answer_text(struct json_span v, const char *path, char *dst,
 	struct json_span s;
 	size_t n;
 
-	if (!v.at || !json_at(v, path, &s) || json_string(s, &b)) {
+	if (!v.at || !json_at(v, path, &s) || json_text(s, &b)) {
 		if (otherwise)
 			snprintf(dst, cap, "%s", otherwise);
 		return otherwise ? dst : NULL;

@@ -66,7 +66,7 @@ static int take(struct pump *p, const struct answer *a, struct err *e)
 		(uint64_t)answer_int(a->root, "offset", (int64_t)p->offset);
 	char text[96];
 
-	if (!json_at(a->root, "data", &span) || json_string(span, &data))
+	if (!json_at(a->root, "data", &span) || json_text(span, &data))
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "logs: the answer has no data");
 	answer_text(a->root, "encoding", text, sizeof(text), "utf8");

@@ -134,10 +134,10 @@ static void print_value(struct json_span v, int indent)
 {
 	struct json_member m;
 	struct json_iter it;
-	enum json_type type = json_type(v);
+	enum json_kind type = json_kind_of(v);
 	bool is_first = true;
 
-	if ((type != JSON_OBJECT && type != JSON_ARRAY) || v.len <= 2 ||
+	if ((type != JSON_KIND_OBJECT && type != JSON_KIND_ARRAY) || v.len <= 2 ||
 	    indent > INDENT_MAX) {
 		printf("%.*s", (int)v.len, v.at);
 		return;

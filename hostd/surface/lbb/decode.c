@@ -26,7 +26,7 @@ int decode_object(void *ctx, const char *prefix, struct json_span v,
 	struct json_member m;
 	struct json_iter it;
 
-	if (decode_type(prefix, v, JSON_OBJECT, e))
+	if (decode_type(prefix, v, JSON_KIND_OBJECT, e))
 		return -1;
 	json_iter_begin(&it, v);
 	while (json_iter_next(&it, &m)) {
@@ -47,14 +47,14 @@ int decode_object(void *ctx, const char *prefix, struct json_span v,
 	return 0;
 }
 
-int decode_type(const char *path, struct json_span v, enum json_type want,
+int decode_type(const char *path, struct json_span v, enum json_kind want,
 		struct err *e)
 {
-	if (json_type(v) == want)
+	if (json_kind_of(v) == want)
 		return 0;
 	return err_set(e, ERR_INVALID_REQUEST, path, "%s is %s; it must be %s",
-		       path, json_type_name(json_type(v)),
-		       json_type_name(want));
+		       path, json_kind_name(json_kind_of(v)),
+		       json_kind_name(want));
 }
 
 int decode_u32(const char *path, struct json_span v, uint32_t min, uint32_t max,
@@ -77,10 +77,10 @@ int decode_string(const char *path, struct json_span v, struct bytes *ret,
 {
 	int rc;
 
-	if (decode_type(path, v, JSON_STRING, e))
+	if (decode_type(path, v, JSON_KIND_STRING, e))
 		return -1;
 	ret->len = 0;
-	rc = json_string(v, ret);
+	rc = json_text(v, ret);
 	if (!rc && memchr(ret->data, 0, ret->len))
 		return err_set(e, ERR_INVALID_REQUEST, path,
 			       "%s has a NUL character", path);
@@ -97,7 +97,7 @@ int decode_string(const char *path, struct json_span v, struct bytes *ret,
 
 int decode_bool(const char *path, struct json_span v, bool *ret, struct err *e)
 {
-	if (decode_type(path, v, JSON_BOOL, e))
+	if (decode_type(path, v, JSON_KIND_BOOL, e))
 		return -1;
 	return json_bool(v, ret);
 }

@@ -21,7 +21,7 @@ struct decode_field {
 int decode_object(void *ctx, const char *prefix, struct json_span v,
 		  const struct decode_field *fields, size_t n, struct err *e);
 
-int decode_type(const char *path, struct json_span v, enum json_type want,
+int decode_type(const char *path, struct json_span v, enum json_kind want,
 		struct err *e);
 /* A whole number within [min, max]; `code` when it is not. */
 int decode_u32(const char *path, struct json_span v, uint32_t min, uint32_t max,

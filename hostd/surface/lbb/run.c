@@ -220,7 +220,7 @@ static int run_env(void *ctx, const char *path, struct json_span v,
 	struct json_iter it;
 	const char *p;
 
-	if (decode_type(path, v, JSON_OBJECT, e)) {
+	if (decode_type(path, v, JSON_KIND_OBJECT, e)) {
 		e->code = ERR_ENV_INVALID;
 		return -1;
 	}
