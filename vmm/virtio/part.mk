@@ -19,3 +19,10 @@ $(eval $(call hostile_test,b_flow,tests/hostile/disk.c))
 $(eval $(call hostile_test,c_host,tests/hostile/disk.c))
 $(eval $(call hostile_test,d_credit,tests/hostile/channel.c))
 $(eval $(call hostile_test,d_stream,tests/hostile/channel.c))
+
+# Over an I/O layer of the test's own.
+UNIT_TESTS += tests/hostile/c_fault_test
+$(eval $(call program,tests/hostile/c_fault_test,\
+	tests/hostile/c_fault_test.c tests/hostile/guest.c \
+	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),\
+	$(VIRTIO_TEST_LIBS)))
