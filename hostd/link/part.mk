@@ -26,3 +26,7 @@ $(eval $(call program,tests/hostd/image_test,hostd/image/image_test.c \
 $(eval $(call program,tests/hostd/cache_test,hostd/link/cache_test.c \
 	hostd/link/cache.c hostd/link/key.c hostd/clock.c $(LINK_IMAGE_SRCS) \
 	$(BASE_SRCS),-ljansson -lcrypto -lcmocka))
+
+$(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
+	hostd/link/session.c hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),\
+	-lcbor))
