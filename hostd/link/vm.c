@@ -263,7 +263,11 @@ static void on_channel_end(struct channel *c, int rc)
 	} else if (rc == -ENOMEM) {
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
 	} else {
-		/* Mostly the process ends: it knows the reason better. */
+		/* Mostly the process ends: it knows the reason better.  No
+		 * command can end any more, none has a deadline. */
+		for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+			vm->session.cmds[i].deadline_ms = 0;
+		vm->bind_deadline_ms = 0;
 		vm->words_deadline_ms = clock_mono_ms() + VM_LAST_WORDS_MS;
 		timer_arm(vm);
 	}

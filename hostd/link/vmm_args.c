@@ -12,6 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A sanitizer reserves terabytes of addresses: no limit on those then. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ADDRESS_LIMIT 0
+#elif defined(__has_feature)
+#define HAS_ADDRESS_LIMIT (!__has_feature(address_sanitizer))
+#else
+#define HAS_ADDRESS_LIMIT 1
+#endif
+
 /* Memory of the process beyond the guest's RAM: code, rings, stacks. */
 #define VMM_OWN_BYTES_MAX  (256ull << 20)
 #define VMM_DISK_BYTES_MAX (16ull << 30) /* disk and snapshot files */
@@ -115,7 +124,8 @@ int vmm_spawn(const struct link *l, const struct vmm_args *a, int control_fd,
 		.path = l->vmm_path,
 		.log_fd = log_fd,
 		.rlimits = limits,
-		.n_rlimits = sizeof(limits) / sizeof(limits[0]),
+		.n_rlimits = sizeof(limits) / sizeof(limits[0]) -
+			     (HAS_ADDRESS_LIMIT ? 0 : 1),
 		.oom_score_adj = VMM_OOM_SCORE,
 	};
 	struct command_line c = {.spec = &spec};

@@ -1,0 +1,194 @@
+/*
+ * A hutch-vmm that misbehaves, for vm_test.
+ *
+ * It takes the command line of the real one and plays the script that is the
+ * first line of its state file: silence, death in the middle, broken frames, a
+ * lying end, to which a real guest is hard to bring.
+ */
+#include "fd.h"
+#include "frame.h"
+#include "vmm_ctl.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int control = -1, channel = -1, state = -1;
+static char script[256];
+
+static void options_read(int argc, char **argv)
+{
+	for (int i = 1; i + 1 < argc; i++) {
+		if (strcmp(argv[i], "--control") == 0)
+			sscanf(argv[i + 1], "fd:%d", &control);
+		if (strcmp(argv[i], "--channel") == 0)
+			sscanf(argv[i + 1], "fd:%d", &channel);
+		if (strcmp(argv[i], "--restore") == 0)
+			sscanf(argv[i + 1], "state=fd:%d", &state);
+	}
+}
+
+static void tell(uint32_t type, const void *body, uint32_t len)
+{
+	uint8_t buf[512];
+	struct vmm_msg m = {.type = type, .len = len};
+
+	memcpy(buf, &m, sizeof(m));
+	memcpy(buf + sizeof(m), body, len);
+	fd_send(control, buf, sizeof(m) + len, NULL, 0);
+}
+
+static void tell_started(void)
+{
+	struct vmm_started st = {.version = VMM_CTL_VERSION, .is_soft = 1};
+
+	tell(VMM_STARTED, &st, sizeof(st));
+}
+
+static void tell_exit(enum vmm_why why, const char *text)
+{
+	struct vmm_exit x = {.why = why};
+
+	snprintf(x.text, sizeof(x.text), "%s", text);
+	tell(VMM_EXIT, &x, sizeof(x));
+	exit((int)why);
+}
+
+static void send_frame(uint16_t type, uint64_t cmd, const void *p, size_t len)
+{
+	struct bytes b = {0};
+
+	if (frame_append(&b, type, cmd, p, len) ||
+	    fd_write_all(channel, b.data, b.len))
+		exit(99);
+	bytes_finish(&b);
+}
+
+static void wait_for_frame(uint16_t type)
+{
+	static struct frame_reader r;
+	static bool is_made;
+	struct frame f;
+
+	if (!is_made)
+		frame_reader_init(&r, GP_DOWN_BYTES_MAX);
+	is_made = true;
+	for (;;) {
+		struct pollfd p = {.fd = channel, .events = POLLIN};
+		uint8_t buf[4096];
+		ssize_t n;
+
+		while (frame_next(&r, &f) == 1)
+			if (f.head.type == type)
+				return;
+		poll(&p, 1, -1);
+		n = read(channel, buf, sizeof(buf));
+		if (n == 0)
+			exit(98);
+		if (n > 0)
+			frame_feed(&r, buf, (size_t)n);
+	}
+}
+
+#define SEND(type, cmd, str) send_frame(type, cmd, str, sizeof(str) - 1)
+
+/* What the inherited descriptors and limits are, as the run's result. */
+static void tell_world(void)
+{
+	char line[40], end[60] = "\xa3\1\1\2\0\4\x58";
+	int n_fds = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n_fds += fcntl(fd, F_GETFD) >= 0;
+	snprintf(line, sizeof(line), "[%d,%d,%d]", n_fds, getsid(0) == getpid(),
+		 getenv("PATH") != NULL);
+	end[7] = (char)strlen(line);
+	memcpy(end + 8, line, strlen(line));
+	send_frame(GP_ENDED, 1, end, 8 + strlen(line));
+}
+
+static void play(char c)
+{
+	switch (c) {
+	case 'b':
+		wait_for_frame(GP_BIND);
+		SEND(GP_BOUND, 0, "\xa1\1\xf5");
+		break;
+	case 'B':
+		SEND(GP_BOUND, 0,
+		     "\xa2\1\xf4\2\x63"
+		     "bad");
+		break;
+	case 's':
+		SEND(GP_STARTED, 1, "\xa0");
+		break;
+	case 'r':
+		wait_for_frame(GP_RUN);
+		break;
+	case 'k':
+		wait_for_frame(GP_KILL);
+		break;
+	case 'o':
+		send_frame(GP_OUTPUT, 1,
+			   "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+			   "abc",
+			   27);
+		break;
+	case 'e':
+		SEND(GP_ENDED, 1,
+		     "\xa3\1\1\2\0\4\x41"
+		     "6");
+		break;
+	case 'E': /* after 'o' */
+		SEND(GP_ENDED, 1,
+		     "\xa4\1\1\2\0\4\x41"
+		     "6\6\3");
+		break;
+	case 'w':
+		tell_world();
+		break;
+	case 'x': /* dies in the middle of a frame */
+		if (write(channel, "\1\2\3", 3) != 3)
+			exit(97);
+		raise(SIGKILL);
+		break;
+	case 'p':
+		SEND(GP_HELLO, 0, "\xa0");
+		break;
+	case 'c':
+		shutdown(channel, SHUT_RDWR);
+		close(channel);
+		break;
+	case 'g':
+		tell_exit(VMM_WHY_GUEST_SHUTDOWN, "triple fault\x1b[31m");
+		break;
+	case 'l':
+		for (int i = 0; i < 200; i++)
+			dprintf(2, "line %d\n", i);
+		break;
+	case 'h':
+		for (;;)
+			pause();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	options_read(argc, argv);
+	if (state < 0 || pread(state, script, sizeof(script) - 1, 0) < 0)
+		return VMM_WHY_SETUP;
+	tell_started();
+	for (char *p = script; *p && *p != '\n'; p++)
+		play(*p);
+	/* The end of the control socket is the end of a VMM. */
+	for (;;) {
+		uint8_t buf[64];
+		ssize_t n = recv(control, buf, sizeof(buf), 0);
+
+		if (n <= 0)
+			return VMM_WHY_OWNER;
+	}
+}
