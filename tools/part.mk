@@ -8,7 +8,7 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	vmm/kvm.c vmm/kvm_probe.c hostd/config.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
-	daemon.c source.c output.c run.c records.c key.c prepare.c serve.c) \
+	daemon.c source.c output.c progress.c run.c records.c key.c prepare.c serve.c) \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lcrypto -ljansson

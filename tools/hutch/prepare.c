@@ -6,8 +6,8 @@
  * it is doing, then how it ended.
  */
 #include "commands.h"
+#include "progress.h"
 #include <string.h>
-#include <unistd.h>
 
 /* A boot on soft KVM says nothing for minutes. */
 #define SILENCE_MS_MAX (45 * 60 * 1000)
@@ -42,7 +42,8 @@ static int make_body(const char *name, uint64_t memory_mib, uint64_t vcpus,
 struct follow {
 	const char *name;
 	size_t taken; /* of the body */
-	bool is_tty, is_json, is_done;
+	bool is_json, is_done;
+	struct progress progress;
 	struct err *e;
 	char text[256];
 };
@@ -60,17 +61,16 @@ static void take_line(struct follow *f, const char *line, size_t len)
 			f->text);
 	} else if (answer_bool(root, "done")) {
 		f->is_done = true;
+		progress_clear(&f->progress);
 		if (f->is_json)
 			printf("%.*s\n", (int)len, line);
 		else
-			fprintf(stderr, "%s%s: ready (%.1f s)\n",
-				f->is_tty ? "\r\033[K" : "", f->name,
+			fprintf(stderr, "%s: ready (%.1f s)\n", f->name,
 				(double)answer_int(root, "duration_ms", 0) /
 					1000);
 	} else {
 		answer_text(root, "progress", f->text, sizeof(f->text), "");
-		fprintf(stderr, f->is_tty ? "\r\033[K%s: %s" : "%s: %s\n",
-			f->name, f->text);
+		progress_show(&f->progress, f->text);
 	}
 }
 
@@ -92,7 +92,7 @@ static int prepare_one(struct cli *c, const char *name,
 	_cleanup_answer_ struct answer a = {0};
 	int rc;
 
-	f.is_tty = isatty(STDERR_FILENO);
+	progress_init(&f.progress);
 	c->http.on_body = on_body;
 	c->http.on_body_ctx = &f;
 	c->http.timeout_ms = SILENCE_MS_MAX;

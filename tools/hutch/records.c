@@ -137,8 +137,8 @@ static void print_value(struct json_span v, int indent)
 	enum json_kind type = json_kind_of(v);
 	bool is_first = true;
 
-	if ((type != JSON_KIND_OBJECT && type != JSON_KIND_ARRAY) || v.len <= 2 ||
-	    indent > INDENT_MAX) {
+	if ((type != JSON_KIND_OBJECT && type != JSON_KIND_ARRAY) ||
+	    v.len <= 2 || indent > INDENT_MAX) {
 		printf("%.*s", (int)v.len, v.at);
 		return;
 	}

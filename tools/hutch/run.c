@@ -9,6 +9,7 @@
  */
 #include "commands.h"
 #include "output.h"
+#include "progress.h"
 #include "source.h"
 #include <errno.h>
 #include <signal.h>
@@ -34,8 +35,7 @@ struct run {
 	struct source source;
 	const char *key;
 	char made_key[48], sandbox[ID_MAX], command[ID_MAX], status[32];
-	char progress[256]; /* shown last */
-	bool is_tty;
+	struct progress progress;
 	struct pump out, err;
 	struct answer last; /* of the command, or of the call */
 };
@@ -85,21 +85,6 @@ static void take_id(struct json_span root, const char *name, char *dst)
 		answer_text(root, path, dst, ID_MAX, "");
 }
 
-static void clear_progress(struct run *r)
-{
-	if (r->progress[0] && r->is_tty)
-		fputs("\r\033[K", stderr);
-	r->progress[0] = 0;
-}
-
-static void show_progress(struct run *r, const char *text)
-{
-	if (!text[0] || !strcmp(text, r->progress))
-		return;
-	fprintf(stderr, r->is_tty ? "\r\033[K%s" : "hutch: %s\n", text);
-	snprintf(r->progress, sizeof(r->progress), "%s", text);
-}
-
 static int poll_sandbox(struct run *r, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
@@ -113,17 +98,17 @@ static int poll_sandbox(struct run *r, struct err *e)
 		return -1;
 	answer_text(a.root, "status", text, sizeof(text), "");
 	if (strcmp(text, "starting")) {
-		clear_progress(r);
+		progress_clear(&r->progress);
 		return 0;
 	}
 	answer_text(a.root, "progress", text, sizeof(text), "");
-	show_progress(r, text);
+	progress_show(&r->progress, text);
 	return 0;
 }
 
 static int pump_both(struct run *r, struct err *e)
 {
-	clear_progress(r);
+	progress_clear(&r->progress);
 	if (pump_read(r->c, &r->out, r->command, e))
 		return -1;
 	return pump_read(r->c, &r->err, r->command, e);
@@ -153,7 +138,7 @@ static int cancel(struct run *r, struct err *e)
 	_cleanup_answer_ struct answer a = {0};
 
 	r->c->http.is_cancelled = NULL;
-	clear_progress(r);
+	progress_clear(&r->progress);
 	if (!r->command[0])
 		return err_set(e, ERR_UNAVAILABLE, NULL,
 			       "interrupted; key %s finds the run", r->key);
@@ -254,7 +239,7 @@ static void print_end(const struct run *r)
 	    !strcmp(r->status, "succeeded"))
 		printf("%.*s\n", (int)v.len, v.at);
 	fflush(stdout);
-	if (!strcmp(r->status, "succeeded") && !r->is_tty)
+	if (!strcmp(r->status, "succeeded") && !r->progress.is_tty)
 		return;
 	answer_text(r->last.root, "message", reason, sizeof(reason), "");
 	if (!reason[0])
@@ -289,7 +274,7 @@ static int run(struct run *r)
 
 	pump_init(&r->out, "stdout", r->c->is_json ? -1 : STDOUT_FILENO);
 	pump_init(&r->err, "stderr", r->c->is_json ? -1 : STDERR_FILENO);
-	r->is_tty = isatty(STDERR_FILENO) && !r->c->is_json;
+	progress_init(&r->progress);
 	/* What the command line has wrong is said before a daemon starts. */
 	if (source_body(&r->source, FIRST_WAIT_MS, &body, &e) ||
 	    make_key(r, &e) || cli_open(r->c, CLI_FOR_RUN, &e))
@@ -297,7 +282,7 @@ static int run(struct run *r)
 	sigaction(SIGINT, &act, NULL);
 	r->c->http.is_cancelled = &is_interrupted;
 	if (start(r, &body, &e)) {
-		clear_progress(r);
+		progress_clear(&r->progress);
 		status = cli_fail(r->c, &e);
 	} else {
 		if (r->c->is_json)
