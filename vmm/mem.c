@@ -100,9 +100,9 @@ static uint8_t *resolve(const struct mem *m, gpa_t at, size_t len)
 
 void mem_copy_in(void *dst, const void *span, size_t len)
 {
-	TRACE_LOAD(span, len);
 	memcpy(dst, span, len);
 	COPIED();
+	TRACE_LOAD(span, len);
 }
 
 void mem_copy_out(void *span, const void *src, size_t len)
@@ -142,8 +142,8 @@ int mem_load16_acquire(const struct mem *m, gpa_t at, uint16_t *ret)
 
 	if (!p || at % sizeof(uint16_t))
 		return -EFAULT;
-	TRACE_LOAD(p, sizeof(uint16_t));
 	*ret = __atomic_load_n((uint16_t *)(void *)p, __ATOMIC_ACQUIRE);
+	TRACE_LOAD(p, sizeof(uint16_t));
 	return 0;
 }
 

@@ -50,7 +50,7 @@ int mem_load16_acquire(const struct mem *m, gpa_t at, uint16_t *ret);
 int mem_store16_release(struct mem *m, gpa_t at, uint16_t v);
 
 #ifdef MEM_TRACE
-/* Test builds: called for each load of guest memory. */
+/* Test builds: called after each load of guest memory. */
 extern void (*mem_trace_load)(const void *host, size_t len);
 #endif
 

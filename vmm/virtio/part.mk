@@ -26,3 +26,14 @@ $(eval $(call program,tests/hostile/c_fault_test,\
 	tests/hostile/c_fault_test.c tests/hostile/guest.c \
 	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),\
 	$(VIRTIO_TEST_LIBS)))
+
+# Unit tests beside the code; each includes what it tests.
+UNIT_TESTS += tests/vmm/mem_test tests/vmm/queue_test
+$(eval $(call program,tests/vmm/mem_test,vmm/mem_test.c,-lcmocka))
+$(eval $(call program,tests/vmm/queue_test,vmm/virtio/queue_test.c,-lcmocka))
+
+# With its own mem.c, which reports every load of guest memory.
+UNIT_TESTS += tests/hostile/e_fetch_test
+$(eval $(call program,tests/hostile/e_fetch_test,\
+	$(addprefix tests/hostile/,e_fetch_test.c guest.c disk.c channel.c) \
+	$(filter-out vmm/mem.c,$(VMM_DEV_SRCS)),$(VIRTIO_TEST_LIBS)))

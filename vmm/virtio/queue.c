@@ -67,19 +67,19 @@ int vq_check(const struct vq *q)
 	return 0;
 }
 
-static bool is_taken(const struct vq *q, uint16_t head)
+static bool bit_get(const uint64_t *bits, uint16_t i)
 {
-	return q->in_flight[head / 64] >> (head % 64) & 1;
+	return bits[i / 64] >> (i % 64) & 1;
 }
 
-static void set_taken(struct vq *q, uint16_t head, bool is)
+static void bit_set(uint64_t *bits, uint16_t i, bool is)
 {
-	uint64_t bit = 1ull << (head % 64);
+	uint64_t bit = 1ull << (i % 64);
 
 	if (is)
-		q->in_flight[head / 64] |= bit;
+		bits[i / 64] |= bit;
 	else
-		q->in_flight[head / 64] &= ~bit;
+		bits[i / 64] &= ~bit;
 }
 
 /* Add a descriptor to the chain; -EPROTO if it may not stand there. */
@@ -114,11 +114,15 @@ static int chain_add(const struct vq *q, struct vq_chain *c,
 
 static int chain_load(const struct vq *q, struct vq_chain *c)
 {
+	uint64_t seen[VIRTIO_QUEUE_SIZE_MAX / 64] = {0};
 	uint16_t idx = c->head;
 
-	for (uint16_t n = 0; n < q->size; n++) {
+	/* A descriptor met again is a loop: so each is read once, and the
+	 * walk ends within q->size steps. */
+	while (!bit_get(seen, idx)) {
 		struct desc d;
 
+		bit_set(seen, idx, true);
 		if (mem_read(q->mem, q->desc + (uint64_t)DESC_BYTES * idx, &d,
 			     sizeof(d)) < 0)
 			return -EPROTO;
@@ -130,7 +134,7 @@ static int chain_load(const struct vq *q, struct vq_chain *c)
 			return -EPROTO;
 		idx = d.next;
 	}
-	return -EPROTO; /* longer than the table: a loop */
+	return -EPROTO;
 }
 
 int vq_pop(struct vq *q, struct vq_chain *c)
@@ -153,7 +157,7 @@ int vq_pop(struct vq *q, struct vq_chain *c)
 				       2ull * (q->last_avail % q->size),
 			       &head) < 0)
 		return -EPROTO;
-	if (head >= q->size || is_taken(q, head))
+	if (head >= q->size || bit_get(q->in_flight, head))
 		return -EPROTO;
 
 	c->head = head;
@@ -162,7 +166,7 @@ int vq_pop(struct vq *q, struct vq_chain *c)
 	if (chain_load(q, c) < 0)
 		return -EPROTO;
 
-	set_taken(q, head, true);
+	bit_set(q->in_flight, head, true);
 	q->n_out++;
 	q->last_avail++;
 	return 1;
@@ -170,8 +174,8 @@ int vq_pop(struct vq *q, struct vq_chain *c)
 
 void vq_unpop(struct vq *q, uint16_t head)
 {
-	assert(is_taken(q, head) && q->n_out > 0);
-	set_taken(q, head, false);
+	assert(bit_get(q->in_flight, head) && q->n_out > 0);
+	bit_set(q->in_flight, head, false);
 	q->n_out--;
 	q->last_avail--;
 }
@@ -256,8 +260,8 @@ void vq_push(struct vq *q, uint16_t head, uint32_t written)
 	uint32_t elem[2] = {head, written};
 	int r;
 
-	assert(head < q->size && is_taken(q, head) && q->n_out > 0);
-	set_taken(q, head, false);
+	assert(head < q->size && bit_get(q->in_flight, head) && q->n_out > 0);
+	bit_set(q->in_flight, head, false);
 	q->n_out--;
 	r = mem_write(q->mem,
 		      q->used + USED_OFF_RING +
