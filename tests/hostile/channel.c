@@ -19,6 +19,14 @@ static void on_ask(void *ctx, uint32_t conn, uint32_t port)
 
 static const struct vsock_ops ops = {.ask = on_ask};
 
+void channel_device(struct channel *c)
+{
+	assert_int_equal(vsock_create(&c->v, &c->mem, c->io, CH_CID, &ops, c),
+			 0);
+	assert_int_equal(io_device_add(c->io, vsock_dev(c->v)), 0);
+	guest_init(&c->g, &c->mem, c->io, vsock_dev(c->v));
+}
+
 void channel_up(struct channel *c, bool use_ring)
 {
 	struct io_config ic = {.use_ring = use_ring};
@@ -29,10 +37,7 @@ void channel_up(struct channel *c, bool use_ring)
 	assert_int_equal(mem_init(&c->mem, GUEST_RAM_BYTES), 0);
 	guest_canary_fill(&c->mem);
 	assert_int_equal(io_create(&c->io, &ic), 0);
-	assert_int_equal(vsock_create(&c->v, &c->mem, c->io, CH_CID, &ops, c),
-			 0);
-	assert_int_equal(io_device_add(c->io, vsock_dev(c->v)), 0);
-	guest_init(&c->g, &c->mem, c->io, vsock_dev(c->v));
+	channel_device(c);
 }
 
 void rx_post(struct channel *c, unsigned i)

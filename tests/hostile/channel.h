@@ -54,6 +54,8 @@ struct channel {
 	bool rx_posted[CH_RX_MAX];
 };
 
+/* Only the device, on memory and io that are there. */
+void channel_device(struct channel *c);
 void channel_up(struct channel *c, bool use_ring);
 /* Canary, a connection and an echo after a reset; then all is closed. */
 void channel_down(struct channel *c);

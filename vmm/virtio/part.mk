@@ -19,6 +19,7 @@ $(eval $(call hostile_test,b_flow,tests/hostile/disk.c))
 $(eval $(call hostile_test,c_host,tests/hostile/disk.c))
 $(eval $(call hostile_test,d_credit,tests/hostile/channel.c))
 $(eval $(call hostile_test,d_stream,tests/hostile/channel.c))
+$(eval $(call hostile_test,n_snapshot,$(addprefix tests/hostile/,disk.c channel.c)))
 
 # Over an I/O layer of the test's own.
 UNIT_TESTS += tests/hostile/c_fault_test
