@@ -5,8 +5,9 @@ STORE_SRCS := $(addprefix hostd/store/,record.c codec.c record_cbor.c db.c \
 	event.c recover.c retention.c)
 STORE_LIBS := -lsqlite3 -lcbor -lpthread
 
-store_tests := store
+store_tests := record store store_files store_fault store_crash
 store_test_srcs := $(STORE_SRCS) hostd/store/store_test_util.c \
+	hostd/store/test_vfs.c \
 	hostd/loop.c hostd/loop_timer.c hostd/loop_work.c \
 	hostd/clock.c $(BASE_SRCS)
 
@@ -14,3 +15,6 @@ UNIT_TESTS += $(store_tests:%=tests/hostd/%_test)
 $(foreach t,$(store_tests),$(eval $(call program,tests/hostd/$(t)_test,\
 	hostd/store/$(t)_test.c $(store_test_srcs),\
 	$(STORE_LIBS) -luring -lcmocka)))
+
+$(eval $(call fuzz_target,record,hostd/store/record_fuzz.c $(addprefix \
+	hostd/store/,record.c codec.c record_cbor.c) api/base/bytes.c,-lcbor))

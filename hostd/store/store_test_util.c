@@ -1,5 +1,6 @@
 /* What the tests of the store share; see store_test_util.h. */
 #include "store_test_util.h"
+#include "log.h"
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,11 +14,19 @@ void fixture_init(struct fixture *f)
 {
 	const char *tmp = getenv("TMPDIR");
 
+	log_set_level(LOG_ERROR);
 	memset(f, 0, sizeof(*f));
 	snprintf(f->dir, sizeof(f->dir), "%.40s/store.XXXXXX",
 		 tmp && strlen(tmp) <= 40 ? tmp : "/tmp");
 	assert_non_null(mkdtemp(f->dir));
 	assert_int_equal(loop_create(&f->loop), 0);
+}
+
+bool is_long_run(void)
+{
+	const char *v = getenv("HUTCH_LONG");
+
+	return v && *v == '1';
 }
 
 void fixture_open(struct fixture *f)
@@ -229,6 +238,8 @@ static sqlite3 *raw_open(const struct fixture *f)
 
 	snprintf(path, sizeof(path), "%s/" DB_FILE, f->dir);
 	assert_int_equal(sqlite3_open(path, &h), SQLITE_OK);
+	/* Without shared memory, as the store itself. */
+	sqlite3_exec(h, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
 	return h;
 }
 

@@ -16,6 +16,9 @@ void fixture_open(struct fixture *f);  /* fails the test when it cannot */
 void fixture_close(struct fixture *f); /* the store only */
 void fixture_finish(struct fixture *f);
 
+/* HUTCH_LONG=1: full counts. */
+bool is_long_run(void);
+
 /* Records number `n` of environment env_a, graph main. */
 struct sandbox_rec sandbox_of(int n);
 struct command_rec command_of(int n); /* command_rec_finish it */

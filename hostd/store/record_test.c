@@ -1,0 +1,389 @@
+/*
+ * Records as bytes: the samples of api/samples/records, every cut and every
+ * flipped byte of a good record, random bytes (hardening L7).
+ *
+ * HUTCH_WRITE_SAMPLES=1 writes the good samples anew (they must not change
+ * within a version).
+ */
+#include "codec.h"
+#include "guest_proto.h"
+#include "record_cbor.h"
+#include "store_test_util.h"
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SAMPLES "api/samples/records"
+
+static unsigned seed;
+
+/* ---- one type behind one pair of functions ----------------------------------
+ */
+
+union any {
+	struct sandbox_rec sandbox;
+	struct command_rec command;
+	struct key_info key;
+	struct event_rec event;
+};
+
+static int any_decode(const char *type, union any *r, const void *p, size_t n)
+{
+	if (!strcmp(type, "sandbox"))
+		return sandbox_rec_decode(&r->sandbox, p, n);
+	if (!strcmp(type, "command"))
+		return command_rec_decode(&r->command, p, n);
+	if (!strcmp(type, "key"))
+		return key_rec_decode(&r->key, p, n);
+	assert_string_equal(type, "event");
+	return event_rec_decode(&r->event, p, n);
+}
+
+static int any_encode(const char *type, const union any *r, struct bytes *out)
+{
+	if (!strcmp(type, "sandbox"))
+		return sandbox_rec_encode(&r->sandbox, out);
+	if (!strcmp(type, "command"))
+		return command_rec_encode(&r->command, out);
+	if (!strcmp(type, "key"))
+		return key_rec_encode(&r->key, out);
+	return event_rec_encode(&r->event, out);
+}
+
+static void any_finish(const char *type, union any *r)
+{
+	if (!strcmp(type, "command"))
+		command_rec_finish(&r->command);
+}
+
+/* ---- samples ----------------------------------------------------------------
+ */
+
+static int hex_digit(int c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+				      : -1;
+}
+
+static void hex_read(const char *path, struct bytes *out)
+{
+	FILE *f = fopen(path, "re");
+	bool is_comment = false, is_line_start = true;
+	int c, high = -1;
+
+	assert_non_null(f);
+	while ((c = fgetc(f)) != EOF) {
+		uint8_t byte;
+
+		if (is_line_start && c == ';')
+			is_comment = true;
+		is_line_start = c == '\n';
+		if (is_line_start)
+			is_comment = false;
+		if (is_comment || hex_digit(c) < 0)
+			continue;
+		if (high < 0) {
+			high = hex_digit(c);
+			continue;
+		}
+		byte = (uint8_t)(high << 4 | hex_digit(c));
+		high = -1;
+		assert_int_equal(bytes_append(out, &byte, 1), 0);
+	}
+	assert_int_equal(high, -1);
+	fclose(f);
+}
+
+static void sample_check(const char *name)
+{
+	_cleanup_bytes_ struct bytes in = {0}, out = {0};
+	char path[300], type[16];
+	union any r;
+	int rc;
+
+	snprintf(path, sizeof(path), SAMPLES "/%s", name);
+	snprintf(type, sizeof(type), "%.*s", (int)strcspn(name, "."), name);
+	hex_read(path, &in);
+	rc = any_decode(type, &r, in.data, in.len);
+	if (strstr(name, ".bad.")) {
+		if (rc != -EBADMSG && rc != -ENOTSUP)
+			fail_msg("%s was taken (%d)", name, rc);
+		return;
+	}
+	if (rc)
+		fail_msg("%s: %s", name, strerror(-rc));
+	assert_int_equal(any_encode(type, &r, &out), 0);
+	if (out.len != in.len || memcmp(out.data, in.data, in.len))
+		fail_msg("%s encodes to other bytes", name);
+	any_finish(type, &r);
+}
+
+static void samples_are_as_named(void **state)
+{
+	DIR *d = opendir(SAMPLES);
+	struct dirent *ent;
+	int n_good = 0, n_bad = 0;
+
+	(void)state;
+	if (!d)
+		fail_msg(SAMPLES ": %s (tests run in the top folder)",
+			 strerror(errno));
+	while ((ent = readdir(d))) {
+		if (!strstr(ent->d_name, ".hex"))
+			continue;
+		sample_check(ent->d_name);
+		n_good += strstr(ent->d_name, ".good.") != NULL;
+		n_bad += strstr(ent->d_name, ".bad.") != NULL;
+	}
+	closedir(d);
+	print_message("%d good, %d bad samples\n", n_good, n_bad);
+	assert_true(n_good >= 6 && n_bad >= 12);
+}
+
+/* ---- every way to damage one
+ * -------------------------------------------------- */
+
+static void good_command(struct command_rec *c)
+{
+	*c = command_of(1);
+	c->status = CMD_FAILED;
+	c->reason = END_RESULT_NOT_JSON;
+	snprintf(c->reason_text, sizeof(c->reason_text),
+		 "run() returned a set");
+	c->exit_code = 1;
+	c->ended_ms = 1700000005000;
+	c->out[0].total = UINT64_MAX;
+	c->out[1].tail_at = 70000;
+	assert_int_equal(bytes_append(&c->argv, "sh\0-c\0", 6), 0);
+}
+
+static void cuts_and_additions_are_refused(void **state)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct command_rec c, r;
+
+	(void)state;
+	good_command(&c);
+	assert_int_equal(command_rec_encode(&c, &b), 0);
+	for (size_t n = 0; n < b.len; n++) {
+		/* Exactly n bytes on the heap: an over-read is seen. */
+		uint8_t *cut = malloc(n ? n : 1);
+
+		memcpy(cut, b.data, n);
+		assert_int_equal(command_rec_decode(&r, cut, n), -EBADMSG);
+		free(cut);
+	}
+	bytes_append(&b, "", 1);
+	assert_int_equal(command_rec_decode(&r, b.data, b.len), -EBADMSG);
+	command_rec_finish(&c);
+}
+
+/* A flipped byte is refused or gives another legal record; never worse. */
+static void flips_are_harmless(void **state)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct command_rec c, r;
+	int n_taken = 0;
+
+	(void)state;
+	good_command(&c);
+	assert_int_equal(command_rec_encode(&c, &b), 0);
+	for (size_t i = 0; i < b.len; i++)
+		for (int bit = 0; bit < 8; bit++) {
+			b.data[i] ^= (uint8_t)(1 << bit);
+			if (!command_rec_decode(&r, b.data, b.len)) {
+				struct bytes again = {0};
+
+				n_taken++;
+				assert_int_equal(command_rec_encode(&r, &again),
+						 0);
+				bytes_finish(&again);
+				command_rec_finish(&r);
+			}
+			b.data[i] ^= (uint8_t)(1 << bit);
+		}
+	print_message("%d of %zu flips give a legal record\n", n_taken,
+		      b.len * 8);
+	command_rec_finish(&c);
+}
+
+static void random_bytes_are_refused(void **state)
+{
+	static const char *const types[] = {"sandbox", "command", "key",
+					    "event"};
+	int n = is_long_run() ? 4000000 : 200000;
+	_cleanup_bytes_ struct bytes b = {0};
+	struct command_rec c;
+	uint8_t junk[256];
+	union any r;
+
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		size_t len = (size_t)rand_r(&seed) % sizeof(junk);
+
+		for (size_t k = 0; k < len; k++)
+			junk[k] = (uint8_t)rand_r(&seed);
+		if (len > 3 && i % 2) /* past the first check */
+			memcpy(junk, "\xb8\x21\x00\x01", 4);
+		if (!any_decode(types[i % 4], &r, junk, len))
+			any_finish(types[i % 4], &r);
+	}
+	/* Several bytes of a good one replaced. */
+	good_command(&c);
+	assert_int_equal(command_rec_encode(&c, &b), 0);
+	command_rec_finish(&c);
+	for (int i = 0; i < n / 4; i++) {
+		struct bytes m = {0};
+
+		bytes_append(&m, b.data, b.len);
+		for (int k = 0; k < 1 + i % 4; k++)
+			m.data[(size_t)rand_r(&seed) % m.len] =
+				(uint8_t)rand_r(&seed);
+		if (!command_rec_decode(&r.command, m.data, m.len))
+			command_rec_finish(&r.command);
+		bytes_finish(&m);
+	}
+	print_message("# count=%d random records\n", n + n / 4);
+}
+
+static void what_cannot_be_read_is_not_written(void **state)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct sandbox_rec s = sandbox_of(1);
+	struct command_rec c = command_of(1);
+
+	(void)state;
+	s.status = 0;
+	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
+	s.status = SBX_LOST + 1;
+	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
+	s = sandbox_of(1);
+	s.graph[0] = '\n';
+	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
+	c.result.len = 0;
+	assert_int_equal(bytes_reserve(&c.result, 50000), 0);
+	memset(c.result.data, '1', 50000);
+	c.result.len = GP_RESULT_BYTES_MAX + 1;
+	assert_int_equal(command_rec_encode(&c, &b), -EINVAL);
+	c.result.len = GP_RESULT_BYTES_MAX;
+	assert_int_equal(command_rec_encode(&c, &b), 0);
+	command_rec_finish(&c);
+}
+
+/* ---- copies, names
+ * ------------------------------------------------------------ */
+
+static void copies_are_deep(void **state)
+{
+	struct command_rec a, b;
+
+	(void)state;
+	good_command(&a);
+	bytes_append(&a.out[1].tail, "tail", 4);
+	assert_int_equal(command_rec_copy(&b, &a), 0);
+	assert_ptr_not_equal(a.argv.data, b.argv.data);
+	command_rec_finish(&a);
+	assert_memory_equal(b.argv.data, "sh\0-c\0", 6);
+	assert_memory_equal(b.out[1].tail.data, "tail", 4);
+	command_rec_finish(&b);
+	command_rec_finish(&b); /* twice is harmless */
+}
+
+static void names_are_the_wire_s(void **state)
+{
+	(void)state;
+	assert_string_equal(sandbox_status_name(SBX_DESTROYING), "destroying");
+	assert_string_equal(command_status_name(CMD_TIMED_OUT), "timed_out");
+	assert_string_equal(end_reason_name(END_OOM), "oom");
+	assert_string_equal(sandbox_status_name(99), "unknown");
+	assert_string_equal(command_status_name(0), "unknown");
+	assert_false(sandbox_status_is_final(SBX_DESTROYING));
+	assert_false(sandbox_status_is_final(SBX_STOPPED));
+	assert_true(command_status_is_final(CMD_LOST));
+	assert_false(command_status_is_final(CMD_RUNNING));
+}
+
+/* ---- writing the good samples
+ * ------------------------------------------------- */
+
+static void sample_write(const char *name, const char *what,
+			 const struct bytes *b)
+{
+	char path[300];
+	FILE *f;
+
+	snprintf(path, sizeof(path), SAMPLES "/%s", name);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	fprintf(f, "; %s\n", what);
+	for (size_t i = 0; i < b->len; i++)
+		fprintf(f, "%02x%s", b->data[i],
+			i % 32 == 31 || i + 1 == b->len ? "\n" : "");
+	fclose(f);
+}
+
+static void samples_write(void)
+{
+	struct key_info k = {
+		.environment = "env_a", .name = "ci", .plan = PLAN_FREE};
+	struct event_rec e = {.to = SBX_STARTING};
+	struct sandbox_rec s = sandbox_of(1);
+	struct command_rec c = command_of(1);
+	struct bytes b = {0};
+
+	sandbox_rec_encode(&s, &b);
+	sample_write("sandbox.good.new.hex", "just begun", &b);
+	s.status = SBX_LOST;
+	s.reason = END_VM_LOST;
+	s.started_ms = s.created_ms + 400;
+	s.ended_ms = s.created_ms + 9000;
+	snprintf(s.reason_text, sizeof(s.reason_text),
+		 "the VM's process was killed by signal 9");
+	b.len = 0;
+	sandbox_rec_encode(&s, &b);
+	sample_write("sandbox.good.lost.hex", "its VM died", &b);
+	b.len = 0;
+	command_rec_encode(&c, &b);
+	sample_write("command.good.new.hex", "just begun", &b);
+	command_rec_finish(&c);
+	good_command(&c);
+	b.len = 0;
+	command_rec_encode(&c, &b);
+	sample_write("command.good.failed.hex", "a result that is not JSON",
+		     &b);
+	command_rec_finish(&c);
+	b.len = 0;
+	key_rec_encode(&k, &b);
+	sample_write("key.good.hex", "of a free plan, not enabled", &b);
+	b.len = 0;
+	event_rec_encode(&e, &b);
+	sample_write("event.good.hex", "a new sandbox", &b);
+	bytes_finish(&b);
+}
+
+int main(void)
+{
+	const char *given = getenv("HUTCH_SEED");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(samples_are_as_named),
+		cmocka_unit_test(cuts_and_additions_are_refused),
+		cmocka_unit_test(flips_are_harmless),
+		cmocka_unit_test(random_bytes_are_refused),
+		cmocka_unit_test(what_cannot_be_read_is_not_written),
+		cmocka_unit_test(copies_are_deep),
+		cmocka_unit_test(names_are_the_wire_s),
+	};
+
+	if (getenv("HUTCH_WRITE_SAMPLES"))
+		samples_write();
+	seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)getpid();
+	print_message("# seed=%u (HUTCH_SEED)\n", seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
