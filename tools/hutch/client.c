@@ -44,18 +44,38 @@ int cli_resolve_state(struct cli *c, struct err *e)
 		       "no state folder: set --state, HUTCH_STATE or HOME");
 }
 
+volatile sig_atomic_t cli_is_interrupted;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	cli_is_interrupted = 1;
+}
+
+static void catch_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction act = {.sa_handler = on_signal,
+				.sa_flags = (int)SA_RESETHAND};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		sigaction(signals[i], &act, NULL);
+}
+
 int cli_open(struct cli *c, enum cli_need need, struct err *e)
 {
-	if (c->url) {
-		if (http_init_url(&c->http, c->url, e))
-			return -1;
-		c->is_open = true;
-		return 0;
-	}
-	if (cli_resolve_state(c, e) || daemon_connect(c, need, e)) {
+	int rc;
+
+	catch_signals();
+	if (c->url)
+		rc = http_init_url(&c->http, c->url, e);
+	else
+		rc = cli_resolve_state(c, e) || daemon_connect(c, need, e);
+	if (rc) {
 		c->exit_status = err_info(e->code)->exit_status;
 		return -1;
 	}
+	c->http.is_cancelled = &cli_is_interrupted;
 	c->is_open = true;
 	return 0;
 }
@@ -64,6 +84,7 @@ void cli_close(struct cli *c)
 {
 	if (!c->is_open)
 		return;
+	c->http.is_cancelled = NULL;
 	if (!c->url)
 		daemon_release(c);
 	http_finish(&c->http);

@@ -34,6 +34,13 @@ typedef int (*cli_command_fn)(struct cli *c, int argc, char **argv);
 /* --state, $HUTCH_STATE, $XDG_STATE_HOME/hutch, ~/.local/state/hutch. */
 int cli_resolve_state(struct cli *c, struct err *e);
 
+/*
+ * Set by SIGINT, SIGTERM and SIGHUP once cli_open was called: the call under
+ * way ends with "interrupted", so that a daemon of ours is ended too.  A
+ * second signal ends hutch at once.
+ */
+extern volatile sig_atomic_t cli_is_interrupted;
+
 /* CLI_FOR_RECORDS: there must be a state folder already. */
 enum cli_need { CLI_FOR_RECORDS, CLI_FOR_RUN };
 int cli_open(struct cli *c, enum cli_need need, struct err *e);

@@ -12,7 +12,6 @@
 #include "progress.h"
 #include "source.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -28,8 +27,6 @@
 #define EXIT_SIGNAL    128
 #define EXIT_LOST      75 /* nobody knows: try again */
 
-static volatile sig_atomic_t is_interrupted;
-
 struct run {
 	struct cli *c;
 	struct source source;
@@ -39,12 +36,6 @@ struct run {
 	struct pump out, err;
 	struct answer last; /* of the command, or of the call */
 };
-
-static void on_interrupt(int sig)
-{
-	(void)sig;
-	is_interrupted = 1;
-}
 
 static const char help[] =
 	"usage: hutch run FILE.py|FILE.js|FILE.sh|- [OPTIONS]\n"
@@ -160,9 +151,9 @@ static int follow(struct run *r, struct err *e)
 			rc = poll_sandbox(r, e);
 		if (!rc)
 			rc = poll_command(r, e);
-		if (!rc && !is_interrupted)
+		if (!rc && !cli_is_interrupted)
 			continue;
-		if (!is_interrupted || !r->c->http.is_cancelled)
+		if (!cli_is_interrupted || !r->c->http.is_cancelled)
 			return rc;
 		if (cancel(r, e))
 			return -1;
@@ -178,7 +169,7 @@ static int start(struct run *r, const struct bytes *body, struct err *e)
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	if (cli_call(r->c, "POST", (char *)path.data, body, r->key, &r->last,
 		     e))
-		return is_interrupted ? cancel(r, e) : -1;
+		return cli_is_interrupted ? cancel(r, e) : -1;
 	take_id(r->last.root, "sandbox", r->sandbox);
 	take_id(r->last.root, "command", r->command);
 	answer_text(r->last.root, "status", r->status, sizeof(r->status), "");
@@ -266,8 +257,6 @@ static int make_key(struct run *r, struct err *e)
 
 static int run(struct run *r)
 {
-	struct sigaction act = {.sa_handler = on_interrupt,
-				.sa_flags = (int)SA_RESETHAND};
 	_cleanup_bytes_ struct bytes body = {0};
 	struct err e = {0};
 	int status;
@@ -279,8 +268,6 @@ static int run(struct run *r)
 	if (source_body(&r->source, FIRST_WAIT_MS, &body, &e) ||
 	    make_key(r, &e) || cli_open(r->c, CLI_FOR_RUN, &e))
 		return cli_fail(r->c, &e);
-	sigaction(SIGINT, &act, NULL);
-	r->c->http.is_cancelled = &is_interrupted;
 	if (start(r, &body, &e)) {
 		progress_clear(&r->progress);
 		status = cli_fail(r->c, &e);
@@ -291,7 +278,6 @@ static int run(struct run *r)
 			print_end(r);
 		status = exit_status(r);
 	}
-	r->c->http.is_cancelled = NULL;
 	cli_close(r->c);
 	answer_finish(&r->last);
 	pump_finish(&r->out);
