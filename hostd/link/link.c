@@ -27,8 +27,8 @@ static const struct link_times times_stock = {
 	.snapshot_ms = 60000,
 };
 static const struct link_times times_soft = {
-	.hello_ms = 5 * 60000,
-	.prepare_ms = 30 * 60000,
+	.hello_ms = 15 * 60000,
+	.prepare_ms = 60 * 60000,
 	.bind_ms = 60000,
 	.start_ms = 60000,
 	.overrun_ms = 30000,

@@ -14,8 +14,8 @@
 #define LINK_CMDLINE "quiet"
 
 /*
- * Time limits.  A soft host interprets the guest's kernel: a boot takes 20 to
- * 60 s there and a page fault milliseconds, so its limits are far from what is
+ * Time limits.  A soft host interprets the guest's kernel: a boot takes 20 s
+ * there, minutes when the machine is busy, so its limits are far from what is
  * normal and only end what hangs.
  */
 struct link_times {
