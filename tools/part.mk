@@ -15,3 +15,9 @@ HUTCH_LIBS := -l:liburing.a -lcrypto -ljansson
 
 $(eval $(call program,hutch,$(HUTCH_SRCS),$(HUTCH_LIBS)))
 PROGRAMS += hutch
+
+UNIT_TESTS += tests/tools/args_test tests/tools/http_test
+$(eval $(call program,tests/tools/args_test,tools/hutch/args_test.c \
+	$(BASE_SRCS),-lcmocka))
+$(eval $(call program,tests/tools/http_test,tools/hutch/http_test.c \
+	$(BASE_SRCS),-lpthread -lcmocka))

@@ -306,7 +306,8 @@ int http_call(struct http *h, const char *method, const char *path,
 	      const char *headers, const struct bytes *body, bool is_repeatable,
 	      struct http_reply *ret)
 {
-	bool may_repeat = h->fd >= 0 && (is_repeatable || !body);
+	bool may_repeat =
+		h->fd >= 0 && (is_repeatable || !strcmp(method, "GET"));
 	int rc;
 
 	for (;;) {
