@@ -20,11 +20,6 @@ static int up_with(struct disk_options o)
 {
 	o.use_ring = use_ring;
 	disk_up(&disk, &o);
-	if (io_has_ring(disk.io) != use_ring) {
-		printf("# no io_uring here\n");
-		disk_down(&disk);
-		return -1;
-	}
 	guest_start(g);
 	return 0;
 }
@@ -489,6 +484,8 @@ int main(void)
 	int failed = cmocka_run_group_tests_name("ppoll", tests, NULL, NULL);
 
 	use_ring = true;
+	if (!ring_is_here())
+		return failed;
 	return failed +
 	       cmocka_run_group_tests_name("io_uring", tests, NULL, NULL);
 }

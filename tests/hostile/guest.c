@@ -6,6 +6,16 @@
 
 #define CANARY 0xc5
 
+static void step(struct guest *g)
+{
+	static const struct timespec nap = {.tv_nsec = 20000};
+
+	if (g->has_io_thread)
+		nanosleep(&nap, NULL);
+	else
+		io_step(g->io);
+}
+
 static void on_raise(void *ctx, unsigned line)
 {
 	struct guest *g = ctx;
@@ -292,7 +302,7 @@ uint16_t guest_chain(struct guest *g, unsigned q, const struct gbuf *b,
 void guest_run(struct guest *g)
 {
 	for (int i = 0; i < 4; i++)
-		io_step(g->io);
+		step(g);
 }
 
 void guest_kick(struct guest *g, unsigned q)
@@ -325,7 +335,7 @@ bool guest_used(struct guest *g, unsigned q, uint32_t *id, uint32_t *len)
 	for (int i = 0; i < GUEST_WAIT_MS * 5; i++) {
 		if (guest_used_now(g, q, id, len))
 			return true;
-		io_step(g->io);
+		step(g);
 		if (guest_used_now(g, q, id, len))
 			return true;
 		nanosleep(&nap, NULL);

@@ -84,6 +84,7 @@ struct guest {
 	unsigned n_irqs, n_broken;
 	const char *broken;
 	atomic_bool stop_steps;
+	bool has_io_thread; /* io_run has its own: nothing is stepped here */
 };
 
 /* Hook the device's callbacks and lay the rings out; no register is touched. */
@@ -144,6 +145,8 @@ bool guest_used_now(struct guest *g, unsigned q, uint32_t *id, uint32_t *len);
 	} while (0)
 #define assert_live(g) assert_int_equal(guest_status(g), S_LIVE)
 
+/* Does the kernel give us an io_uring?  Says so when it does not. */
+bool ring_is_here(void);
 /* Descriptors of this process that are open now. */
 unsigned fds_count(void);
 

@@ -5,21 +5,22 @@ VMM_DEV_SRCS := $(addprefix vmm/,mem.c io.c io_ring.c io_poll.c) \
 
 VIRTIO_TEST_LIBS := -l:liburing.a -lcmocka -lpthread
 
-# Hostile cases of one letter each; see vmm/virtio/README.md.
-define hostile_test
-UNIT_TESTS += tests/hostile/$(1)_test
-$(call program,tests/hostile/$(1)_test,tests/hostile/$(1)_test.c \
-	$(2) tests/hostile/guest.c $(VMM_DEV_SRCS),$(VIRTIO_TEST_LIBS))
-endef
-$(eval $(call hostile_test,a_mmio,tests/hostile/disk.c))
-$(eval $(call hostile_test,c_blk,tests/hostile/disk.c))
-$(eval $(call hostile_test,d_packet,tests/hostile/channel.c))
-$(eval $(call hostile_test,b_queue,tests/hostile/disk.c))
-$(eval $(call hostile_test,b_flow,tests/hostile/disk.c))
-$(eval $(call hostile_test,c_host,tests/hostile/disk.c))
-$(eval $(call hostile_test,d_credit,tests/hostile/channel.c))
-$(eval $(call hostile_test,d_stream,tests/hostile/channel.c))
-$(eval $(call hostile_test,n_snapshot,$(addprefix tests/hostile/,disk.c channel.c)))
+# Unit tests beside the code; each includes what it tests.
+UNIT_TESTS += $(addprefix tests/vmm/,mem_test queue_test io_test)
+$(eval $(call program,tests/vmm/mem_test,vmm/mem_test.c,-lcmocka))
+$(eval $(call program,tests/vmm/queue_test,vmm/virtio/queue_test.c,-lcmocka))
+$(eval $(call program,tests/vmm/io_test,vmm/io_test.c \
+	$(filter-out vmm/io.c vmm/io_ring.c,$(VMM_DEV_SRCS)),\
+	$(VIRTIO_TEST_LIBS)))
+
+# Hostile cases of hardening's catalogue; README.md says which are where.
+HOSTILE_TESTS := a_mmio b_queue b_flow c_blk c_host d_packet d_credit \
+	d_stream d_load e_race n_snapshot
+HOSTILE_COMMON := $(addprefix tests/hostile/,guest.c disk.c channel.c)
+UNIT_TESTS += $(HOSTILE_TESTS:%=tests/hostile/%_test)
+$(foreach t,$(HOSTILE_TESTS),$(eval $(call program,tests/hostile/$(t)_test,\
+	tests/hostile/$(t)_test.c tests/hostile/guest_ring.c \
+	$(HOSTILE_COMMON) $(VMM_DEV_SRCS),$(VIRTIO_TEST_LIBS))))
 
 # Over an I/O layer of the test's own.
 UNIT_TESTS += tests/hostile/c_fault_test
@@ -28,13 +29,8 @@ $(eval $(call program,tests/hostile/c_fault_test,\
 	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),\
 	$(VIRTIO_TEST_LIBS)))
 
-# Unit tests beside the code; each includes what it tests.
-UNIT_TESTS += tests/vmm/mem_test tests/vmm/queue_test
-$(eval $(call program,tests/vmm/mem_test,vmm/mem_test.c,-lcmocka))
-$(eval $(call program,tests/vmm/queue_test,vmm/virtio/queue_test.c,-lcmocka))
-
 # With its own mem.c, which reports every load of guest memory.
 UNIT_TESTS += tests/hostile/e_fetch_test
 $(eval $(call program,tests/hostile/e_fetch_test,\
-	$(addprefix tests/hostile/,e_fetch_test.c guest.c disk.c channel.c) \
+	tests/hostile/e_fetch_test.c $(HOSTILE_COMMON) \
 	$(filter-out vmm/mem.c,$(VMM_DEV_SRCS)),$(VIRTIO_TEST_LIBS)))
