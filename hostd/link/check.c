@@ -136,10 +136,13 @@ int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 	if (!im || !name || images_load(im, l->images_dir, &c.e))
 		goto out;
 	i = images_find(im, name);
-	if (!i || kernel_open(&c, im))
+	if (!i)
 		goto out;
 	memcpy(image, i->sha256, HASH_BYTES);
-	memcpy(kernel, c.inputs.kernel, HASH_BYTES);
+	i = images_find(im, "kernel");
+	if (!i && kernel_open(&c, im))
+		goto out;
+	memcpy(kernel, i ? i->sha256 : c.inputs.kernel, HASH_BYTES);
 	rc = 0;
 out:
 	check_finish(&c);

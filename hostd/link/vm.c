@@ -88,7 +88,9 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 	vm->vmm = NULL;
 	if (vm->state != VM_ENDING) {
 		vm->state = VM_ENDING;
-		vm->why = END_VM_LOST;
+		/* A VM that could not be set up ran nothing. */
+		vm->why = end->why == VMM_WHY_SETUP ? END_NOT_STARTED
+						    : END_VM_LOST;
 		snprintf(vm->text, sizeof(vm->text), "%.250s", end->text);
 		session_close(&vm->session);
 	}
@@ -310,7 +312,7 @@ static void call_start(void *arg)
 	}
 	vm->state = VM_RUNNING;
 	if (vm_process_start(vm, &vmm_ops, on_channel_end, &e)) {
-		vm_end(vm, END_VM_LOST, "%.250s", e.text);
+		vm_end(vm, END_NOT_STARTED, "%.250s", e.text);
 		return;
 	}
 	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;

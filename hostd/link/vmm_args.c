@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A sanitizer reserves terabytes of addresses: no limit on those then. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -99,13 +100,13 @@ static void args_fill(struct command_line *c, const struct link *l,
 		arg(c, "--log");
 		arg(c, "fd:%d", child_fd(c, a->boot_log_fd));
 	}
-	if (l->is_confined) {
+	if (!l->is_confined) {
+		arg(c, "--no-confine");
+	} else if (geteuid() == 0) { /* only root can change ids */
 		arg(c, "--uid");
 		arg(c, "%u", uid);
 		arg(c, "--gid");
 		arg(c, "%u", uid);
-	} else {
-		arg(c, "--no-confine");
 	}
 }
 
