@@ -33,8 +33,24 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	$(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/hostd/http_server_test,\
-	hostd/http/server_test.c $(HTTP_SRCS) $(subst clock.c,clock_movable.c,\
+	hostd/http/server_test.c hostd/http/server_test_util.c $(HTTP_SRCS) $(subst clock.c,clock_movable.c,\
 	$(LOOP_SRCS)) $(BASE_SRCS),-lmicrohttpd -lcrypto $(LOOP_LIBS) \
 	-lcmocka))
 $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 	hostd/http/canon.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -ljansson))
+
+UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
+$(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
+	hostd/surface/lbb/decode.c hostd/http/canon.c hostd/http/route.c \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+$(eval $(call program,tests/hostd/encode_test,\
+	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
+	$(BASE_SRCS),-lcmocka))
+
+# The route table of the program just built against api/openapi.
+$(B)/tests/hostd/openapi_test: api/openapi/check.py api/openapi/lbb.yaml \
+		$(B)/hutchd
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec python3 api/openapi/check.py %s/hutchd\n' \
+		$(B) > $@
+	@chmod +x $@

@@ -1,331 +1,18 @@
 /*
- * The HTTP front against hostile and slow clients, over real sockets.
- *
- * The server runs in a child process with a small route table; the tests talk
- * to it byte by byte.  Its clock is the movable one: a test jumps over a
- * deadline instead of waiting for it.  Cases: K1 to K5, K8, K16, K19.
+ * The HTTP front against hostile and slow clients, over real sockets: cases
+ * K1 to K5, K8, K16, K19, by their ids.
  */
-#include "../loop.h"
-#include "auth.h"
 #include "fd.h"
 #include "log.h"
-#include "request.h"
-#include "server.h"
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
+#include "server_test_util.h"
 #include <poll.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-/* cmocka wants the standard ones first. */
-#include <cmocka.h>
-
-#define ANSWER_BYTES_MAX (1u << 20)
-#define ECHO_BYTES_MAX	 (64u << 10)
-#define CONNECTIONS_MAX	 1200
-#define HOST		 "Host: localhost\r\n"
-#define CLOSE		 HOST "Connection: close\r\n\r\n"
-
-static char dir[] = "/tmp/http_server_test.XXXXXX";
-static char clock_path[64], admin_path[64];
-static struct sockaddr_in address;
-static pid_t server_pid;
-static char answer[ANSWER_BYTES_MAX + 1];
-
-/* ---- the server ------------------------------------------------------- */
-
-static void echo(struct request *r)
-{
-	reply_bytes(r, 200, "application/json", &r->body);
-}
-
-struct later {
-	struct loop_timer timer;
-	struct request *r;
-};
-
-static void later_fire(struct loop_timer *t)
-{
-	struct later *l = container_of(t, struct later, timer);
-	struct json_out j = {0};
-
-	json_out_str(&j, NULL, "later");
-	l->r->abandon = NULL;
-	reply_json(l->r, 200, &j);
-	free(l);
-}
-
-static void later_abandon(struct request *r)
-{
-	struct later *l = r->op;
-
-	loop_timer_stop(r->services->loop, &l->timer);
-	free(l);
-	request_drop(r);
-}
-
-static void later(struct request *r)
-{
-	struct later *l = calloc(1, sizeof(*l));
-
-	l->r = r;
-	l->timer.fn = later_fire;
-	r->op = l;
-	r->abandon = later_abandon;
-	loop_timer_set(r->services->loop, &l->timer,
-		       query_get(&r->query, "long") ? 1000000 : 200);
-}
-
-static void stream_tick(struct loop_timer *t)
-{
-	struct later *l = container_of(t, struct later, timer);
-
-	reply_stream_write(l->r, "tick\n", 5);
-	reply_stream_end(l->r);
-	free(l);
-}
-
-static void stream(struct request *r)
-{
-	struct later *l = calloc(1, sizeof(*l));
-
-	l->r = r;
-	l->timer.fn = stream_tick;
-	reply_stream_begin(r, "text/plain");
-	reply_stream_write(r, "begin\n", 6);
-	loop_timer_set(r->services->loop, &l->timer, 100);
-}
-
-static void large(struct request *r)
-{
-	struct bytes b = {0};
-
-	bytes_reserve(&b, 8u << 20);
-	memset(b.data, 'x', 8u << 20);
-	b.len = 8u << 20;
-	reply_bytes(r, 200, "text/plain", &b);
-}
-
-static const char *const p_none[] = {NULL};
-static const char *const p_long[] = {"long", NULL};
-
-static const struct route rows[] = {
-	{HTTP_POST, "/echo", "echo", 0, ECHO_BYTES_MAX, p_none, echo},
-	{HTTP_GET, "/later", "later", 0, 0, p_long, later},
-	{HTTP_GET, "/stream", "stream", 0, 0, p_none, stream},
-	{HTTP_GET, "/large", "large", 0, 0, p_none, large},
-	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
-	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
-	 echo},
-	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, p_none, echo},
-};
-static const struct route_table table = {"test", rows,
-					 sizeof(rows) / sizeof(*rows)};
-static const struct route_table *const tables[] = {&table, NULL};
-
-/* Not called: no route that works with keys is reached with one. */
-int store_key_list(struct store *s, store_key_fn fn, void *ctx)
-{
-	(void)s;
-	(void)fn;
-	(void)ctx;
-	abort();
-}
-
-static struct services sv;
-static struct loop_watch term;
-
-static void on_drained(void *ctx)
-{
-	(void)ctx;
-	loop_stop(sv.loop);
-}
-
-/* First byte: drain.  Second byte, or end of file: stop at once. */
-static void on_term(struct loop_watch *w, uint32_t revents)
-{
-	char c;
-
-	(void)revents;
-	if (read(w->fd, &c, 1) != 1 || http_server_is_draining(sv.http))
-		loop_stop(sv.loop);
-	else
-		http_server_drain(sv.http, on_drained, NULL);
-}
-
-static void serve(int term_fd, int address_fd)
-{
-	struct http_config cfg = {
-		.listen = "127.0.0.1:0",
-		.admin_path = admin_path,
-		.public_url = "",
-		.allowed_hosts = "hutch.test, other.test",
-		.connections_max = CONNECTIONS_MAX,
-		.body_budget_bytes = 4u << 20,
-		.tables = tables,
-	};
-	struct err e;
-
-	signal(SIGPIPE, SIG_IGN);
-	if (loop_create(&sv.loop) || auth_create(&sv.auth, NULL) ||
-	    http_server_create(&sv.http, &sv, &cfg, &e))
-		_exit(1);
-	dprintf(address_fd, "%s", http_server_address(sv.http));
-	close(address_fd);
-	term.fn = on_term;
-	term.fd = term_fd;
-	term.events = POLLIN;
-	loop_watch_add(sv.loop, &term);
-	loop_run(sv.loop);
-	http_server_destroy(sv.http);
-	loop_watch_remove(sv.loop, &term);
-	auth_destroy(sv.auth);
-	loop_destroy(sv.loop);
-	exit(0); /* so that the leak check of SAN=1 runs */
-}
-
-static int term_fd = -1;
-
-static void clock_set(long ms)
-{
-	FILE *f = fopen(clock_path, "we");
-
-	assert_non_null(f);
-	fprintf(f, "%ld\n", ms);
-	fclose(f);
-}
-
-static int start(void **state)
-{
-	int pair[2], out[2];
-	char text[64] = "";
-	char *colon;
-
-	(void)state;
-	clock_set(0);
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ||
-	    pipe2(out, O_CLOEXEC))
-		return -1;
-	server_pid = fork();
-	if (!server_pid) {
-		close(pair[0]);
-		close(out[0]);
-		serve(pair[1], out[1]);
-	}
-	close(pair[1]);
-	close(out[1]);
-	term_fd = pair[0];
-	if (fd_read_all(out[0], text, 10) != 0)
-		return -1;
-	while (strlen(text) < sizeof(text) - 1 &&
-	       read(out[0], text + strlen(text), 1) == 1)
-		;
-	close(out[0]);
-	colon = strchr(text, ':');
-	*colon = 0;
-	address.sin_family = AF_INET;
-	address.sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10));
-	inet_pton(AF_INET, text, &address.sin_addr);
-	return 0;
-}
-
-static int stop(void **state)
-{
-	int status = -1;
-
-	(void)state;
-	fd_close(&term_fd);
-	waitpid(server_pid, &status, 0);
-	if (status)
-		fprintf(stderr, "server ended with status %#x\n", status);
-	return status;
-}
-
-/* ---- the client ------------------------------------------------------- */
-
-static int dial(void)
-{
-	struct timeval limit = {.tv_sec = 10};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	assert_int_equal(
-		connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
-}
-
-/* All that comes until the server closes. */
-static const char *read_answer(int fd)
-{
-	size_t n = 0;
-
-	answer[0] = 0;
-	for (;;) {
-		ssize_t got = read(fd, answer + n, ANSWER_BYTES_MAX - n);
-
-		if (got <= 0) {
-			if (got < 0 && errno == EAGAIN)
-				fail_msg("the server did not close: \"%s\"",
-					 answer);
-			break;
-		}
-		n += (size_t)got;
-		answer[n] = 0;
-	}
-	answer[n] = 0;
-	close(fd);
-	return answer;
-}
-
-static const char *talk_bytes(const char *request, size_t len)
-{
-	int fd = dial();
-
-	/* The server may answer and close before it has read all. */
-	(void)!send(fd, request, len, MSG_NOSIGNAL);
-	return read_answer(fd);
-}
-
-static const char *talk(const char *request)
-{
-	return talk_bytes(request, strlen(request));
-}
-
-static void want(const char *got, const char *status, const char *part)
-{
-	char line[32];
-
-	snprintf(line, sizeof(line), "HTTP/1.1 %s", status);
-	if (strncmp(got, line, strlen(line)) || (part && !strstr(got, part)))
-		fail_msg("wanted %s with \"%s\", got:\n%s", line,
-			 part ? part : "", got);
-}
-
-static void still_healthy(void)
-{
-	want(talk("POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n"
-		  "Content-Length: 2\r\n" CLOSE "{}"),
-	     "200", "\r\n\r\n{}");
-}
-
-static const char *repeat(char *dst, const char *part, size_t times)
-{
-	size_t len = strlen(part);
-
-	for (size_t i = 0; i < times; i++)
-		memcpy(dst + i * len, part, len);
-	dst[times * len] = 0;
-	return dst;
-}
 
 /* ---- K1, K2, K5: framing ---------------------------------------------- */
 
@@ -731,15 +418,9 @@ static void test_drain(void **state)
 static void test_admin_socket(void **state)
 {
 	char command[256];
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct {
-		sa_family_t family;
-		char path[108];
-	} a = {.family = AF_UNIX};
+	int fd = dial_admin();
 
 	(void)state;
-	snprintf(a.path, sizeof(a.path), "%s", admin_path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	snprintf(command, sizeof(command),
 		 "GET /admin?environment=env_x HTTP/1.1\r\nHost: any\r\n"
 		 "Connection: close\r\n\r\n");
@@ -770,14 +451,9 @@ int main(void)
 
 	log_init("http_server_test");
 	setrlimit(RLIMIT_NOFILE, &files);
-	if (!mkdtemp(dir))
+	if (test_files_make())
 		return 1;
-	snprintf(clock_path, sizeof(clock_path), "%s/clock", dir);
-	snprintf(admin_path, sizeof(admin_path), "%s/admin.sock", dir);
-	setenv("HUTCH_TEST_CLOCK", clock_path, 1);
 	rc = cmocka_run_group_tests_name("http_server", tests, start, stop);
-	unlink(clock_path);
-	unlink(admin_path);
-	rmdir(dir);
+	test_files_remove();
 	return rc;
 }

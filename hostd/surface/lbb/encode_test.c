@@ -1,0 +1,185 @@
+/* Unit tests of records as JSON, above all of output. */
+#include "encode.c"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the standard ones first. */
+#include <cmocka.h>
+
+static struct json_out out;
+static struct json_span root;
+
+/* The stream as the engine keeps it: head, then the last bytes. */
+static void keep(struct output_rec *o, const char *data, size_t len)
+{
+	size_t head = len < OUTPUT_HEAD_BYTES ? len : OUTPUT_HEAD_BYTES;
+	size_t tail = len - head;
+
+	if (tail > OUTPUT_TAIL_BYTES)
+		tail = OUTPUT_TAIL_BYTES;
+	memset(o, 0, sizeof(*o));
+	bytes_append(&o->head, data, head);
+	bytes_append(&o->tail, data + len - tail, tail);
+	o->tail_at = len - tail;
+	o->total = len;
+}
+
+static void put(const char *data, size_t len)
+{
+	struct output_rec o;
+	struct err e;
+
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	keep(&o, data, len);
+	json_out_begin(&out, NULL, '{');
+	put_output(&out, "o", &o);
+	json_out_end(&out, '}');
+	bytes_finish(&o.head);
+	bytes_finish(&o.tail);
+	assert_int_equal(out.rc, 0);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+}
+
+static void is(const char *path, const char *want)
+{
+	struct json_span v;
+
+	assert_true(json_at(root, path, &v));
+	if (v.len != strlen(want) || memcmp(v.at, want, v.len))
+		fail_msg("%s is %.*s, wanted %s", path, (int)v.len, v.at, want);
+}
+
+static size_t text_is(const char *path, const char *data, size_t len)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct json_span v;
+
+	assert_true(json_at(root, path, &v));
+	assert_int_equal(json_text(v, &b), 0);
+	assert_true(b.len <= len);
+	if (b.len)
+		assert_memory_equal(b.data, data, b.len);
+	return b.len;
+}
+
+static void test_short(void **state)
+{
+	(void)state;
+	put("", 0);
+	is("o.head", "\"\"");
+	is("o.tail", "\"\"");
+	is("o.bytes", "0");
+	is("o.truncated", "false");
+	put("hi\n", 3);
+	is("o.head", "\"hi\\n\"");
+	is("o.tail", "\"hi\\n\"");
+	is("o.invalid_utf8", "false");
+	put("a\xff\xc3", 3);
+	is("o.tail", "\"a\xef\xbf\xbd\xef\xbf\xbd\"");
+	is("o.invalid_utf8", "true");
+}
+
+/* Every length around the caps: the head is the first bytes, the tail the
+ * last, and nothing is said to be missing while all is kept. */
+static void test_lengths(void **state)
+{
+	const size_t cap = OUTPUT_HEAD_BYTES;
+	const size_t lengths[] = {cap - 1, cap,		cap + 1,    cap + 7000,
+				  2 * cap, 2 * cap + 1, 3 * cap + 5};
+	char *data = malloc(4 * cap);
+
+	(void)state;
+	assert_non_null(data);
+	for (size_t i = 0; i < 4 * cap; i++)
+		data[i] = (char)('a' + i * 7 % 26);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		size_t len = lengths[i], part = len < cap ? len : cap;
+
+		put(data, len);
+		assert_int_equal(text_is("o.head", data, part), part);
+		assert_int_equal(text_is("o.tail", data + len - part, part),
+				 part);
+		is("o.truncated", len > 2 * cap ? "true" : "false");
+	}
+	free(data);
+}
+
+/* Cuts inside a character move to its edge instead of breaking it. */
+static void test_characters(void **state)
+{
+	const size_t cap = OUTPUT_HEAD_BYTES, len = 3 * cap / 3 * 3 + 3;
+	char *data = malloc(len + 2);
+
+	(void)state;
+	assert_non_null(data);
+	for (size_t shift = 0; shift < 3; shift++) {
+		memset(data, 'x', shift);
+		for (size_t i = shift; i + 3 <= len; i += 3)
+			memcpy(data + i, "\xe2\x82\xac", 3);
+		put(data, shift + (len - shift) / 3 * 3);
+		is("o.invalid_utf8", "false");
+	}
+	free(data);
+}
+
+static void test_run(void **state)
+{
+	struct sandbox_rec s = {.id = "sbx_1", .status = SBX_RUNNING};
+	struct command_rec c = {
+		.id = "cmd_1",
+		.status = CMD_SUCCEEDED,
+		.kind = CMD_KIND_RUN,
+		.has_result = true,
+		.started_ms = 1000,
+		.ended_ms = 1250,
+	};
+	struct err e;
+
+	(void)state;
+	bytes_append(&c.result, "[1.0 , 1e400]", 13);
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	lbb_put_run(&out, &s, &c);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("ok", "true");
+	is("result", "[1.0 , 1e400]");
+	is("exit_code", "0");
+	is("reason", "null");
+	is("duration_ms", "250");
+	is("started_at", "\"1970-01-01T00:00:01.000Z\"");
+	is("created_at", "null");
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	c.has_result = false;
+	c.status = CMD_FAILED;
+	c.reason = END_OOM;
+	c.exit_code = -1;
+	c.signal = 9;
+	snprintf(c.reason_text, sizeof(c.reason_text), "a \"b\"\n");
+	lbb_put_run(&out, &s, &c);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("ok", "false");
+	is("result", "null");
+	is("exit_code", "null");
+	is("signal", "9");
+	is("message", "\"a \\\"b\\\"\\n\"");
+	bytes_finish(&c.result);
+	json_out_finish(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_short),
+		cmocka_unit_test(test_lengths),
+		cmocka_unit_test(test_characters),
+		cmocka_unit_test(test_run),
+	};
+
+	return cmocka_run_group_tests_name("encode", tests, NULL, NULL);
+}
