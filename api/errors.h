@@ -9,61 +9,59 @@
 #ifndef HUTCH_ERRORS_H
 #define HUTCH_ERRORS_H
 
-#define HUTCH_ERRORS(X)                                                       \
-	X(INTERNAL, "internal_error", "api_error", 500, 70, 1,                \
-	  "Something failed in the daemon.")                                  \
-	X(INVALID_REQUEST, "invalid_request", "invalid_request_error", 400,   \
-	  64, 0, "The request is not valid.")                                 \
-	X(INVALID_JSON, "invalid_json", "invalid_request_error", 400, 64, 0,  \
-	  "The body is not valid JSON.")                                      \
-	X(UNAUTHORIZED, "unauthorized", "authentication_error", 401, 77, 0,   \
-	  "The API key is missing or not known.")                             \
-	X(HOST_REFUSED, "host_not_allowed", "permission_error", 403, 77, 0,   \
-	  "A loopback port answers requests to this host only.")              \
-	X(NOT_FOUND, "not_found", "invalid_request_error", 404, 66, 0,        \
-	  "There is no such record.")                                         \
-	X(NO_ROUTE, "not_found", "invalid_request_error", 404, 64, 0,         \
-	  "no route for this path")                                           \
-	X(METHOD, "method_not_allowed", "invalid_request_error", 405, 64, 0,  \
-	  "The route does not take this method.")                             \
-	X(MEDIA_TYPE, "unsupported_media_type", "invalid_request_error", 415, \
-	  64, 0, "The body's content type is not supported.")                 \
-	X(BODY_TOO_LARGE, "body_too_large", "invalid_request_error", 413, 64, \
-	  0, "The body is too large.")                                        \
-	X(MISSING_KEY, "missing_idempotency_key", "invalid_request_error",    \
-	  400, 64, 0, "The call needs an Idempotency-Key header.")            \
-	X(KEY_CONFLICT, "idempotency_conflict", "invalid_request_error", 409, \
-	  64, 0, "The key was used with another request.")                    \
-	X(SANDBOX_NOT_FOUND, "sandbox_not_found", "invalid_request_error",    \
-	  404, 66, 0, "There is no such sandbox in this graph.")              \
-	X(COMMAND_NOT_FOUND, "sandbox_command_not_found",                     \
-	  "invalid_request_error", 404, 66, 0,                                \
-	  "There is no such command in this graph.")                          \
-	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                   \
-	  "invalid_request_error", 404, 66, 0, "There is no such template.")  \
-	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",  \
-	  400, 64, 0, "A limit is outside its range.")                        \
-	X(TIMEOUT_INVALID, "sandbox_timeout_invalid",                         \
-	  "invalid_request_error", 400, 64, 0,                                \
-	  "The time-out is outside its range.")                               \
-	X(ENV_INVALID, "sandbox_env_invalid", "invalid_request_error", 400,   \
-	  64, 0, "A name in env is not allowed.")                             \
-	X(CODE_TOO_LARGE, "sandbox_code_too_large", "invalid_request_error",  \
-	  413, 64, 0, "The code is larger than 64 KiB.")                      \
-	X(INPUT_TOO_LARGE, "sandbox_input_too_large",                         \
-	  "invalid_request_error", 413, 64, 0,                                \
-	  "Input or config is larger than 1 MiB.")                            \
-	X(LIMIT_REACHED, "sandbox_limit_reached", "rate_limit_error", 429,    \
-	  75, 1, "A limit on sandboxes or commands is reached.")              \
-	X(CAPACITY, "sandbox_capacity", "api_error", 503, 75, 1,              \
-	  "The host has no room for this sandbox now.")                       \
-	X(NOT_ENABLED, "sandbox_not_enabled", "invalid_request_error", 409,   \
-	  69, 0, "Sandboxes are not enabled for this environment.")           \
-	X(PLAN_UNAVAILABLE, "sandbox_plan_unavailable", "permission_error",   \
-	  403, 77, 0, "The plan does not include sandboxes.")                 \
-	X(OUTPUT_EXPIRED, "sandbox_output_expired", "invalid_request_error",  \
-	  410, 66, 0, "The output of this run is no longer kept.")            \
-	X(UNAVAILABLE, "service_unavailable", "api_error", 503, 75, 1,        \
+#define HUTCH_ERRORS(X)                                                        \
+	X(INTERNAL, "internal_error", "api_error", 500, 70, 1,                 \
+	  "Something failed in the daemon.")                                   \
+	X(INVALID_REQUEST, "invalid_request", "invalid_request_error", 400,    \
+	  64, 0, "The request is not valid.")                                  \
+	X(INVALID_JSON, "invalid_json", "invalid_request_error", 400, 64, 0,   \
+	  "The body is not valid JSON.")                                       \
+	X(UNAUTHORIZED, "unauthorized", "authentication_error", 401, 77, 0,    \
+	  "The API key is missing or not known.")                              \
+	X(HOST_REFUSED, "host_not_allowed", "permission_error", 403, 77, 0,    \
+	  "A loopback port answers requests to this host only.")               \
+	X(NOT_FOUND, "not_found", "invalid_request_error", 404, 66, 0,         \
+	  "There is no such record.")                                          \
+	X(NO_ROUTE, "not_found", "invalid_request_error", 404, 64, 0,          \
+	  "no route for this path")                                            \
+	X(METHOD, "method_not_allowed", "invalid_request_error", 405, 64, 0,   \
+	  "The route does not take this method.")                              \
+	X(MEDIA_TYPE, "unsupported_media_type", "invalid_request_error", 415,  \
+	  64, 0, "The body's content type is not supported.")                  \
+	X(BODY_TOO_LARGE, "body_too_large", "invalid_request_error", 413, 64,  \
+	  0, "The body is too large.")                                         \
+	X(MISSING_KEY, "missing_idempotency_key", "invalid_request_error",     \
+	  400, 64, 0, "The call needs an Idempotency-Key header.")             \
+	X(KEY_CONFLICT, "idempotency_conflict", "invalid_request_error", 409,  \
+	  64, 0, "The key was used with another request.")                     \
+	X(SANDBOX_NOT_FOUND, "sandbox_not_found", "invalid_request_error",     \
+	  404, 66, 0, "There is no such sandbox in this graph.")               \
+	X(COMMAND_NOT_FOUND, "sandbox_command_not_found",                      \
+	  "invalid_request_error", 404, 66, 0,                                 \
+	  "There is no such command in this graph.")                           \
+	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \
+	  "invalid_request_error", 404, 66, 0, "There is no such template.")   \
+	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",   \
+	  400, 64, 0, "A limit is outside its range.")                         \
+	X(TIMEOUT_INVALID, "sandbox_timeout_invalid", "invalid_request_error", \
+	  400, 64, 0, "The time-out is outside its range.")                    \
+	X(ENV_INVALID, "sandbox_env_invalid", "invalid_request_error", 400,    \
+	  64, 0, "A name in env is not allowed.")                              \
+	X(CODE_TOO_LARGE, "sandbox_code_too_large", "invalid_request_error",   \
+	  413, 64, 0, "The code is larger than 64 KiB.")                       \
+	X(INPUT_TOO_LARGE, "sandbox_input_too_large", "invalid_request_error", \
+	  413, 64, 0, "Input or config is larger than 1 MiB.")                 \
+	X(LIMIT_REACHED, "sandbox_limit_reached", "rate_limit_error", 429, 75, \
+	  1, "A limit on sandboxes or commands is reached.")                   \
+	X(CAPACITY, "sandbox_capacity", "api_error", 503, 75, 1,               \
+	  "The host has no room for this sandbox now.")                        \
+	X(NOT_ENABLED, "sandbox_not_enabled", "invalid_request_error", 409,    \
+	  69, 0, "Sandboxes are not enabled for this environment.")            \
+	X(PLAN_UNAVAILABLE, "sandbox_plan_unavailable", "permission_error",    \
+	  403, 77, 0, "The plan does not include sandboxes.")                  \
+	X(OUTPUT_EXPIRED, "sandbox_output_expired", "invalid_request_error",   \
+	  410, 66, 0, "The output of this run is no longer kept.")             \
+	X(UNAVAILABLE, "service_unavailable", "api_error", 503, 75, 1,         \
 	  "The daemon is stopping.")
 
 enum err_code {
