@@ -8,7 +8,7 @@ all others use /dev/kvm and run one after another.
   unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
   san*     the same under ASan and UBSan (build/san/)
   fuzz*    fuzz targets over the committed corpus, plain and sanitized
-  others   executable files named test_* or test-* in images/ and in tests/<group>/
+  others   executable files named test_* (or test-*, check-*) in images/ and in tests/<group>/
 
 A test is a program.  It prints TAP (each line counts as one case) or nothing
 (its exit status counts: 0 passed, 77 skipped, anything else failed; the last
@@ -93,7 +93,7 @@ def find_scripts(is_long):
         group = "image" if folder == "images" else os.path.basename(folder)
         for name in sorted(os.listdir(path)):
             full = os.path.join(path, name)
-            if not re.match(r"test[_-]", name) or not os.access(
+            if not re.match(r"(test|check)[_-]", name) or not os.access(
                     full, os.X_OK):
                 continue
             t = Test(group, name, [full])

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #define MIB	       (1024 * 1024ull)
-#define STATE_MIB_GOOD (8 * 1024)
-#define CACHE_MIB_GOOD (10 * 1024)
+#define STATE_MIB_GOOD 8192
+#define CACHE_MIB_GOOD 10240
 #define STATE_PATH_MAX (107 - sizeof("/admin.sock"))
 
 /* hutchd's own defaults, as it would take them from here. */

@@ -206,6 +206,21 @@ bool http_header(const struct http_reply *r, const char *name, char *dst,
 	return false;
 }
 
+/* "HTTP/1.x NNN": the head ends in CRLF CRLF, so these bytes are there. */
+static int read_status(struct http_reply *r)
+{
+	const char *p = (const char *)r->head.data;
+
+	if (r->head.len < 16 || strncmp(p, "HTTP/1.", 7) || p[8] != ' ')
+		return -EPROTO;
+	for (int i = 9; i < 12; i++) {
+		if (p[i] < '0' || p[i] > '9')
+			return -EPROTO;
+		r->status = r->status * 10 + p[i] - '0';
+	}
+	return 0;
+}
+
 /* The head up to its empty line; the rest stays in `in`. */
 static int read_head(struct http *h, struct bytes *in, struct http_reply *r)
 {
@@ -229,9 +244,7 @@ static int read_head(struct http *h, struct bytes *in, struct http_reply *r)
 		return rc;
 	r->head.len--;
 	bytes_consume(in, len);
-	if (sscanf((char *)r->head.data, "HTTP/1.%*1[01] %3d", &r->status) != 1)
-		return -EPROTO;
-	return 0;
+	return read_status(r);
 }
 
 static int read_exactly(struct http *h, struct bytes *in, size_t len,
