@@ -279,21 +279,9 @@ const char *http_server_address(const struct http_server *s)
 	return s->address;
 }
 
-static void quiesce(struct http_listener *l)
-{
-	int fd = l->mhd ? MHD_quiesce_daemon(l->mhd) : -1;
-
-	if (fd >= 0)
-		close(fd);
-}
-
 void http_server_drain(struct http_server *s, void (*drained)(void *ctx),
 		       void *ctx)
 {
-	if (!s->is_draining) {
-		quiesce(&s->tcp);
-		quiesce(&s->admin);
-	}
 	s->is_draining = true;
 	s->drained = drained;
 	s->drained_ctx = ctx;

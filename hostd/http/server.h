@@ -69,8 +69,8 @@ void http_server_destroy(struct http_server *s);
 const char *http_server_address(const struct http_server *s);
 
 /*
- * No new connections, 503 for new requests; `drained` once, when nothing
- * waits any more.
+ * 503 for new requests, except those of ROUTE_ALWAYS (/readyz tells a load
+ * balancer); `drained` once, when no handler works any more.
  */
 void http_server_drain(struct http_server *s, void (*drained)(void *ctx),
 		       void *ctx);
