@@ -13,9 +13,13 @@
  * is right on both.
  */
 #include "state.h"
+#include <cpuid.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
+
+#define TSS_TYPE_AVAILABLE 9
+#define TSS_TYPE_BUSY	   11
 
 #define MSR_TSC		 0x10
 #define MSR_TSC_DEADLINE 0x6e0
@@ -177,6 +181,33 @@ static int load_msrs(const struct vcpu_state *s, int vcpu_fd, bool is_soft,
 	return load_deadline(s, vcpu_fd, e);
 }
 
+/*
+ * QEMU's TCG, as an emulated SVM host, lets a port write of user mode through
+ * only when the task register's hidden type is "available" (9); KVM reports
+ * "busy" (11), as hardware has it.  Without this a guest that has been
+ * restored there gets #GP for ports that ioperm gave it.
+ */
+static bool host_is_tcg(void)
+{
+	unsigned a = 0, b = 0, c = 0, d = 0;
+
+	__cpuid(1, a, b, c, d);
+	if (!(c & (1u << 31))) /* no hypervisor: no such leaf */
+		return false;
+	__cpuid(0x40000000, a, b, c, d);
+	return !memcmp(&b, "TCGT", 4) && !memcmp(&c, "CGTC", 4) &&
+	       !memcmp(&d, "GTCG", 4);
+}
+
+static int load_sregs(const struct vcpu_state *s, int vcpu_fd)
+{
+	struct kvm_sregs sregs = s->sregs;
+
+	if (host_is_tcg() && sregs.tr.type == TSS_TYPE_BUSY)
+		sregs.tr.type = TSS_TYPE_AVAILABLE;
+	return ioctl(vcpu_fd, KVM_SET_SREGS, &sregs);
+}
+
 int vcpu_state_load(const struct vcpu_state *s, int vcpu_fd,
 		    const struct kvm *k, uint64_t tsc, struct err *e)
 {
@@ -188,7 +219,7 @@ int vcpu_state_load(const struct vcpu_state *s, int vcpu_fd,
 		return fail(e, "KVM_SET_MP_STATE");
 	if (ioctl(vcpu_fd, KVM_SET_REGS, &s->regs) < 0)
 		return fail(e, "KVM_SET_REGS");
-	if (ioctl(vcpu_fd, KVM_SET_SREGS, &s->sregs) < 0)
+	if (load_sregs(s, vcpu_fd) < 0)
 		return fail(e, "KVM_SET_SREGS");
 	if (k->has_xcrs && ioctl(vcpu_fd, KVM_SET_XCRS, &s->xcrs) < 0)
 		return fail(e, "KVM_SET_XCRS");

@@ -1,0 +1,7 @@
+import numpy
+import pandas
+
+
+def run(input, config):
+    frame = pandas.DataFrame({"n": input})
+    return int(frame.n.sum() + numpy.zeros(3).sum())

@@ -1,0 +1,2 @@
+echo "kernel $(uname -r)"
+jq 'add' <"$RUN_INPUT" >"$RUN_RESULT"
