@@ -6,6 +6,7 @@
  * the uid may not, and because seccomp kills on open().  Each alone would do.
  */
 #include "confine.h"
+#include "io.h"
 #include "log.h"
 #include <cap-ng.h>
 #include <errno.h>
@@ -20,7 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FDS_MAX		 64
+/* At least the ring's table of registered files, which it bounds too. */
+#define FDS_MAX		 (IO_FILES_MAX + 64)
 #define OWN_FDS_MAX	 (16 + DISKS_MAX)
 #define FILE_BYTES_SLACK (64ull << 20) /* a snapshot's state and headers */
 #define PIDS_MAX	 64
@@ -92,8 +94,7 @@ static int stage_limits(const struct options *o, struct err *e)
 		if (o->disk[i].bytes > bytes)
 			bytes = o->disk[i].bytes;
 	if (limit(RLIMIT_CORE, 0, "RLIMIT_CORE", e) < 0 ||
-	    limit(RLIMIT_NOFILE, FDS_MAX + VCPUS_MAX + OWN_FDS_MAX,
-		  "RLIMIT_NOFILE", e) < 0 ||
+	    limit(RLIMIT_NOFILE, FDS_MAX, "RLIMIT_NOFILE", e) < 0 ||
 	    limit(RLIMIT_MSGQUEUE, 0, "RLIMIT_MSGQUEUE", e) < 0)
 		return -1;
 	/* A trace may grow; without one, no file needs more than a disk. */

@@ -97,7 +97,6 @@ static const struct rule rules[] = {
 	CALL(M, ftruncate),
 	CALL(M, recvfrom), /* a look at what a connection has to read */
 
-	IOCTL(M, KVM_GET_STATS_FD),
 	IOCTL(M, KVM_GET_REGS),
 	IOCTL(M, KVM_GET_SREGS2),
 	IOCTL(M, KVM_GET_SREGS),

@@ -1,13 +1,13 @@
 /*
  * KVM set-up; see kvm.h.
  *
- * Order matters for time: changing memory slots or the interrupt controller
- * while vCPUs exist waits for RCU grace periods (milliseconds each).  Before
- * the first vCPU it is free.  There is no GSI routing and no irqfd for the
- * same reason: interrupts are messages (KVM_SIGNAL_MSI) built from the
- * user-space I/O APIC.
+ * What waits for RCU grace periods of the host's kernel is avoided or done
+ * beside other work: memory slots are added by a thread of their own; there
+ * is no GSI routing and no irqfd, interrupts are messages (KVM_SIGNAL_MSI)
+ * built from the user-space I/O APIC.
  */
 #include "kvm.h"
+#include "thread.h"
 #include <cpuid.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -153,9 +153,32 @@ static int add_slot(struct kvm *k, uint32_t slot, gpa_t at, uint8_t *host,
 	return 0;
 }
 
+static void *add_slots(void *arg)
+{
+	struct kvm *k = arg;
+	const struct mem *m = k->mem;
+	uint64_t low = m->size < MEM_GAP_START ? m->size : MEM_GAP_START;
+
+	if (add_slot(k, 0, 0, m->host, low, &k->slots_err) == 0 &&
+	    m->size > low)
+		add_slot(k, 1, MEM_GAP_END, m->host + low, m->size - low,
+			 &k->slots_err);
+	return NULL;
+}
+
+int kvm_slots_wait(struct kvm *k, struct err *e)
+{
+	if (k->is_slots_running)
+		pthread_join(k->slots, NULL);
+	k->is_slots_running = false;
+	if (k->slots_err.code == ERR_NONE)
+		return 0;
+	*e = k->slots_err;
+	return -1;
+}
+
 int kvm_create_vm(struct kvm *k, const struct mem *mem, struct err *e)
 {
-	uint64_t low = mem->size < MEM_GAP_START ? mem->size : MEM_GAP_START;
 	uint64_t identity = KVM_IDENTITY_GPA;
 	struct kvm_enable_cap cap = {.cap = KVM_CAP_SPLIT_IRQCHIP,
 				     .args = {IOAPIC_PINS}};
@@ -167,11 +190,11 @@ int kvm_create_vm(struct kvm *k, const struct mem *mem, struct err *e)
 	    (ioctl(k->vm, KVM_SET_IDENTITY_MAP_ADDR, &identity) < 0 ||
 	     ioctl(k->vm, KVM_SET_TSS_ADDR, KVM_TSS_GPA) < 0))
 		return fail(e, "KVM_SET_TSS_ADDR");
-	if (add_slot(k, 0, 0, mem->host, low, e) < 0)
-		return -1;
-	if (mem->size > low && add_slot(k, 1, MEM_GAP_END, mem->host + low,
-					mem->size - low, e) < 0)
-		return -1;
+	k->mem = mem;
+	if (thread_create(&k->slots, add_slots, k) == 0)
+		k->is_slots_running = true;
+	else
+		add_slots(k);
 	if (ioctl(k->vm, KVM_ENABLE_CAP, &cap) < 0)
 		return fail(e, "KVM_CAP_SPLIT_IRQCHIP");
 	/* A pending exception keeps its CR2/DR6 apart until it is delivered,
@@ -214,7 +237,12 @@ int kvm_signal_msi(const struct kvm *k, uint64_t addr, uint32_t data)
 	return ioctl(k->vm, KVM_SIGNAL_MSI, &msi) < 0 ? -errno : 0;
 }
 
-static uint64_t stat_read(int stats, const char *name)
+int kvm_vcpu_stats_open(int vcpu_fd)
+{
+	return ioctl(vcpu_fd, KVM_GET_STATS_FD, NULL);
+}
+
+uint64_t kvm_stat_read(int stats, const char *name)
 {
 	uint8_t one[sizeof(struct kvm_stats_desc) + STAT_NAME_BYTES_MAX];
 	struct kvm_stats_desc d;
@@ -240,16 +268,4 @@ static uint64_t stat_read(int stats, const char *name)
 		return value;
 	}
 	return 0;
-}
-
-uint64_t kvm_vcpu_stat(int vcpu_fd, const char *name)
-{
-	int stats = ioctl(vcpu_fd, KVM_GET_STATS_FD, NULL);
-	uint64_t value;
-
-	if (stats < 0)
-		return 0;
-	value = stat_read(stats, name);
-	close(stats);
-	return value;
 }

@@ -16,13 +16,13 @@
 #define PROBE_CODE_GPA	0x1000
 #define PROBE_INSNS	64
 
-static int probe_run(struct kvm *k, int fd, struct kvm_run *run,
-		     enum kvm_kind *ret_kind, struct err *e)
+static int probe_run(int fd, struct kvm_run *run, enum kvm_kind *ret_kind,
+		     struct err *e)
 {
 	struct kvm_regs regs = {.rip = PROBE_CODE_GPA, .rflags = 2};
 	struct kvm_sregs sregs;
+	int r, stats;
 	uint64_t n;
-	int r;
 
 	if (ioctl(fd, KVM_GET_SREGS, &sregs) < 0)
 		goto fail;
@@ -40,9 +40,11 @@ static int probe_run(struct kvm *k, int fd, struct kvm_run *run,
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "kvm probe: exit reason %u, not a port write",
 			       run->exit_reason);
-	n = kvm_vcpu_stat(fd, "insn_emulation");
+	stats = kvm_vcpu_stats_open(fd);
+	n = kvm_stat_read(stats, "insn_emulation");
+	if (stats >= 0)
+		close(stats);
 	*ret_kind = n >= PROBE_INSNS / 2 ? KVM_KIND_SOFT : KVM_KIND_STOCK;
-	(void)k;
 	return 0;
 fail:
 	return err_set(e, ERR_INTERNAL, NULL, "kvm probe: %s", strerror(errno));
@@ -67,9 +69,9 @@ int kvm_probe_kind(int dev, enum kvm_kind *ret_kind, struct err *e)
 
 	if (kvm_open(&k, fcntl(dev, F_DUPFD_CLOEXEC, 3), KVM_KIND_STOCK, e) ==
 		    0 &&
-	    kvm_create_vm(&k, &mem, e) == 0 &&
+	    kvm_create_vm(&k, &mem, e) == 0 && kvm_slots_wait(&k, e) == 0 &&
 	    kvm_create_vcpu(&k, 0, &fd, &run, e) == 0)
-		r = probe_run(&k, fd, run, ret_kind, e);
+		r = probe_run(fd, run, ret_kind, e);
 	if (run)
 		munmap(run, k.run_bytes);
 	if (fd >= 0)

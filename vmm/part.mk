@@ -33,8 +33,8 @@ UNIT_TESTS += tests/$(1)_test
 $(call program,tests/$(1)_test,$(2) $(BASE_SRCS),-lcbor -lcmocka -lpthread)
 endef
 $(eval $(call vmm_test,pvxsave,vmm/x86/pvxsave_test.c vmm/x86/pvxsave.c \
-	vmm/kvm.c vmm/mem.c))
+	vmm/kvm.c vmm/thread.c vmm/mem.c))
 $(eval $(call vmm_test,codec,vmm/snapshot/codec_test.c vmm/snapshot/codec.c \
 	vmm/snapshot/state.c vmm/snapshot/sha256.c))
 $(eval $(call vmm_test,boot,vmm/x86/boot_test.c $(VMM_X86_SRCS) vmm/kvm.c \
-	vmm/mem.c))
+	vmm/thread.c vmm/mem.c))

@@ -222,6 +222,7 @@ int vcpus_create(struct vcpus *s, struct vm *vm, unsigned n, struct err *e)
 		if (kvm_create_vcpu(&vm->kvm, i, &c->fd, &c->run, e) < 0 ||
 		    cpuid_set(&vm->kvm, c->fd, i, n, e) < 0)
 			return -1;
+		c->stats = kvm_vcpu_stats_open(c->fd);
 		s->n++;
 	}
 	return 0;

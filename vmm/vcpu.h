@@ -31,6 +31,7 @@ struct vcpu { /* counters: written by its thread, read by any (relaxed) */
 	struct vm *vm; /* borrowed */
 	unsigned idx;
 	int fd;		     /* owned */
+	int stats;	     /* owned; -1 = none */
 	struct kvm_run *run; /* owned mapping */
 	pthread_t thread;
 	bool has_thread;

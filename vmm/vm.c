@@ -154,7 +154,9 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 	pvx_init(&vm->pvx, &vm->kvm);
 	if (vcpus_create(&vm->vcpus, vm, o->n_vcpus, e) < 0)
 		return -1;
-	return add_devices(vm, o, e);
+	if (add_devices(vm, o, e) < 0)
+		return -1;
+	return kvm_slots_wait(&vm->kvm, e);
 }
 
 static void *io_thread(void *arg)
@@ -224,7 +226,8 @@ void vm_stats(struct vm *vm, struct vmm_stats *ret)
 		ret->exits_mmio += load(&c->exits_mmio);
 		ret->exits_pvx += load(&c->exits_pvx);
 		ret->exits_other += load(&c->exits_other);
-		ret->insn_emulation += kvm_vcpu_stat(c->fd, "insn_emulation");
+		ret->insn_emulation +=
+			kvm_stat_read(c->stats, "insn_emulation");
 	}
 	for (unsigned i = 0; i < vm->n_disks; i++) {
 		blk_stats(vm->disk[i], &bs);

@@ -332,7 +332,7 @@ static int setup(void **unused)
 	}
 	if (kvm_open(&kvm, dev, KVM_KIND_SOFT, &e) < 0 ||
 	    mem_init(&mem, RAM_BYTES) < 0 ||
-	    kvm_create_vm(&kvm, &mem, &e) < 0 ||
+	    kvm_create_vm(&kvm, &mem, &e) < 0 || kvm_slots_wait(&kvm, &e) < 0 ||
 	    kvm_create_vcpu(&kvm, 0, &vcpu[0], &run, &e) < 0 ||
 	    kvm_create_vcpu(&kvm, 1, &vcpu[1], &run, &e) < 0)
 		return -1;
