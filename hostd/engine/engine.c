@@ -97,6 +97,8 @@ void engine_destroy(struct engine *e)
 		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
 			run_end(r, END_DAEMON_RESTART, "hutchd was stopped",
 				true);
+		r->vm = NULL; /* link_destroy's from here on */
+		r->has_vm = false;
 		loop_timer_stop(e->loop, &r->expiry);
 		loop_timer_stop(e->loop, &r->retry);
 	}

@@ -134,8 +134,9 @@ struct waiter {
 	struct loop_timer timer;
 	bool is_due; /* its time is over: the present state will do */
 	bool is_cancelled;
-	bool is_posted;	 /* `call` is on its way */
-	bool is_reading; /* a store operation will come back to it */
+	bool is_answering; /* its function runs */
+	bool is_posted;	   /* `call` is on its way */
+	bool is_reading;   /* a store operation will come back to it */
 	struct loop_call call;
 	struct err err;
 };
@@ -163,13 +164,6 @@ void run_answer_all(struct run *r, const struct sandbox_rec *sbx,
 /* The error for a failed store operation on `what` ("sandbox", "command"). */
 void store_error(struct err *err, enum err_code not_found, const char *what,
 		 const char *id, int rc);
-
-/* ---- read.c
- * ------------------------------------------------------------------------- */
-
-/* What is kept of [offset, offset + limit). */
-struct log_slice log_slice_of(const struct output_rec *o, bool is_over,
-			      uint64_t offset, size_t limit);
 
 /* ---- engine.c
  * ------------------------------------------------------------------------ */

@@ -94,3 +94,37 @@ bool output_is_whole(const struct output *o)
 {
 	return !o->tail.len && o->total == o->head.len;
 }
+
+struct log_slice log_slice_of(const struct output_rec *o, bool is_over,
+			      uint64_t offset, size_t limit)
+{
+	const uint64_t head_end = o->head.len;
+	const uint64_t tail_at = o->tail.len ? o->tail_at : head_end;
+	const uint64_t end = tail_at + o->tail.len;
+	struct log_slice s = {
+		.total = o->total,
+		.is_truncated = tail_at > head_end || end < o->total,
+	};
+	const struct bytes *from = &o->tail;
+	uint64_t begin = tail_at;
+
+	if (offset < head_end) {
+		from = &o->head;
+		begin = 0;
+	} else if (offset < tail_at) {
+		offset = tail_at; /* what was in between is not kept */
+	}
+	if (offset > end)
+		offset = end;
+	s.offset = offset;
+	s.len = (size_t)(begin + from->len - offset);
+	if (s.len > limit)
+		s.len = limit;
+	s.data = from->data ? from->data + (offset - begin) : NULL;
+	s.next_offset = offset + s.len;
+	/* After the head, the next bytes that are there. */
+	if (s.next_offset == head_end && o->tail.len)
+		s.next_offset = tail_at;
+	s.is_eof = is_over && s.next_offset >= end;
+	return s;
+}

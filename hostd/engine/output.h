@@ -8,7 +8,7 @@
 #ifndef HUTCHD_OUTPUT_H
 #define HUTCHD_OUTPUT_H
 
-#include "../store/record.h"
+#include "engine.h"
 
 struct output {
 	struct bytes head;
@@ -29,6 +29,11 @@ int output_add(struct output *o, uint64_t offset, uint64_t total,
 
 /* As a record's output; borrows from `o` until its next change. */
 struct output_rec output_view(const struct output *o);
+
+/* What is kept of [offset, offset + limit); where the middle was dropped, the
+ * bytes that come next.  is_over: nothing will be added. */
+struct log_slice log_slice_of(const struct output_rec *o, bool is_over,
+			      uint64_t offset, size_t limit);
 
 /* The whole stream, when nothing of it was dropped and it fits the head. */
 bool output_is_whole(const struct output *o);

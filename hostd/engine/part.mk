@@ -6,6 +6,23 @@ ENGINE_SRCS := $(addprefix hostd/engine/,state.c id.c output.c limits.c \
 	admit.c wait.c run.c live.c read.c engine.c) $(LOOP_SRCS)
 ENGINE_LIBS := $(LOOP_LIBS) -lcrypto
 
-UNIT_TESTS += tests/hostd/loop_test
+UNIT_TESTS += $(addprefix tests/hostd/,loop_test state_test output_test)
 $(eval $(call program,tests/hostd/loop_test,hostd/loop_test.c hostd/clock.c \
 	$(BASE_SRCS),$(LOOP_LIBS) -lcmocka))
+$(eval $(call program,tests/hostd/state_test,hostd/engine/state_test.c \
+	hostd/store/record.c $(BASE_SRCS),-lcmocka))
+$(eval $(call program,tests/hostd/output_test,hostd/engine/output_test.c \
+	$(BASE_SRCS),-lcmocka))
+
+# The engine with a real loop and store, and VMs of the tests; a clock that
+# can be moved.
+engine_tests := engine engine_keys
+engine_test_srcs := hostd/engine/engine_test_util.c \
+	$(filter-out %_test.c %_fuzz.c,$(wildcard hostd/store/*.c)) \
+	$(filter-out hostd/clock.c,$(ENGINE_SRCS)) hostd/clock_movable.c \
+	$(addprefix hostd/http/,json_raw.c json_read.c json_str.c utf8.c) \
+	$(BASE_SRCS)
+UNIT_TESTS += $(engine_tests:%=tests/hostd/%_test)
+$(foreach t,$(engine_tests),$(eval $(call program,tests/hostd/$(t)_test,\
+	hostd/engine/$(t)_test.c $(engine_test_srcs),\
+	$(ENGINE_LIBS) -lsqlite3 -lcbor -lcmocka)))

@@ -154,9 +154,7 @@ static bool is_over(const struct run *r)
 
 void run_maybe_free(struct run *r)
 {
-	/* At the end of the engine `gone` comes no more. */
-	if (r->n_pending || !list_is_empty(&r->waiters) ||
-	    (r->has_vm && !r->e->is_ending))
+	if (r->n_pending || !list_is_empty(&r->waiters) || r->has_vm)
 		return;
 	if (is_over(r) || r->e->is_ending)
 		run_free(r);

@@ -14,7 +14,7 @@
 static void waiter_free(struct waiter *w)
 {
 	/* Whoever is on the way back here frees it. */
-	if (w->is_posted || w->is_reading)
+	if (w->is_posted || w->is_reading || w->is_answering)
 		return;
 	free(w);
 }
@@ -35,22 +35,21 @@ static void waiter_answer(struct waiter *w, const struct err *err,
 {
 	struct run *r = w->run;
 	bool is_silent = w->is_cancelled;
-	engine_run_fn run_fn = w->run_fn;
-	engine_sandbox_fn sandbox_fn = w->sandbox_fn;
-	void *ctx = w->ctx;
 
 	waiter_leave(w);
-	waiter_free(w);
-	if (is_silent)
-		return;
+	w->is_answering = true; /* err may be its own */
 	if (r)
 		r->n_pending++; /* the records are the run's */
-	if (run_fn)
-		run_fn(ctx, err, sbx, cmd);
+	if (is_silent)
+		;
+	else if (w->run_fn)
+		w->run_fn(w->ctx, err, sbx, cmd);
 	else
-		sandbox_fn(ctx, err, sbx);
+		w->sandbox_fn(w->ctx, err, sbx);
 	if (r)
 		r->n_pending--;
+	w->is_answering = false;
+	waiter_free(w);
 }
 
 static bool is_ready(const struct waiter *w)

@@ -1,0 +1,86 @@
+/*
+ * What the tests of the engine share: a real loop and a real store, and VMs
+ * that do what the test says (link/vm.h with a double behind it; the real ones
+ * are met by the system tests).
+ */
+#ifndef HUTCHD_ENGINE_TEST_UTIL_H
+#define HUTCHD_ENGINE_TEST_UTIL_H
+
+#include "../store/store_test_util.h"
+#include "engine_priv.h"
+
+#define FAKE_VMS_MAX 512
+
+/* A VM of the double, in the order of vm_create. */
+struct vm {
+	const struct vm_ops *ops;
+	void *ctx;
+	struct vm_spec spec;
+	bool is_created, is_destroyed, is_gone;
+	int n_runs, n_kills, n_acks;
+	uint64_t cmd;
+	struct bytes code, input, config, env; /* copies of vm_run's */
+	bool has_input;
+	uint32_t timeout_ms;
+	struct loop_call gone;
+};
+
+struct fake {
+	struct loop *loop;
+	struct vm vms[FAKE_VMS_MAX];
+	int n_vms;
+	const char *create_error; /* vm_create refuses with it */
+	int run_rc;
+	uint64_t ram_bytes, disk_bytes; /* cost of each */
+	bool is_slow_to_go;		/* gone only by fake_gone */
+};
+extern struct fake fake;
+
+void fake_bound(int vm);
+void fake_output(int vm, int stream, const char *text);
+void fake_end(int vm, enum gp_end how, int code, const char *result);
+void fake_gone(int vm, enum end_reason why, const char *text);
+
+/* ---- the engine under test
+ * ---------------------------------------------------- */
+
+struct env {
+	struct fixture f; /* loop, store */
+	struct engine *e;
+	struct engine_config cfg;
+	struct caller who;
+};
+extern struct env env;
+
+void env_init(void);
+void env_start(void); /* store, recovery, engine */
+void env_stop(void);  /* as main does: engine, VMs, store */
+void env_finish(void);
+/* Let the loop run until nothing more happens for a moment. */
+void env_settle(void);
+
+/* One pending call and what it was answered. */
+struct call {
+	int n_answers;
+	bool is_inside; /* engine_run has not returned */
+	struct err err;
+	struct sandbox_rec sbx;
+	struct command_rec cmd; /* copy, owned */
+	struct waiter *w;
+};
+void call_finish(struct call *c);
+/* Run `code` under `key`; spec may be NULL for the defaults. */
+void call_run(struct call *c, const char *key, const struct run_spec *spec,
+	      uint32_t wait_ms);
+void call_get(struct call *c, const char *command, uint32_t wait_ms);
+void call_wait(struct call *c); /* until it is answered */
+void on_call_run(void *ctx, const struct err *e, const struct sandbox_rec *s,
+		 const struct command_rec *cmd);
+void on_call_sandbox(void *ctx, const struct err *e,
+		     const struct sandbox_rec *s);
+/* The sum example with its key and hash filled in. */
+struct run_spec sum_spec(const char *key, uint32_t wait_ms);
+/* From call to answer, with the given end. */
+void run_through(struct call *c, const char *key);
+
+#endif
