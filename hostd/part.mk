@@ -42,7 +42,8 @@ $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
 $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 	hostd/surface/lbb/decode.c hostd/http/canon.c hostd/http/route.c \
-	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka \
+	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
