@@ -100,26 +100,28 @@ fuzz-targets: $(addprefix $(B)/fuzz/,$(FUZZ_TARGETS))
 # because libraries are looked up when the Makefile is read.
 
 SUB = +$(Q)$(MAKE) --no-print-directory
+# Compiles use all processors unless the caller said otherwise.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 deps:
 	@tools/deps
 
 setup:
 	@tools/deps
-	$(SUB) all
+	$(SUB) $(JOBS) all
 	$(SUB) images
 
 demo: setup
 	@tools/demo/run $(B)
 
 check: setup
-	$(SUB) unit-tests
-	$(SUB) SAN=1 unit-tests
+	$(SUB) $(JOBS) unit-tests
+	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py $(if $(T),--only '$(T)')
 
 check-long: setup
-	$(SUB) unit-tests
-	$(SUB) SAN=1 unit-tests
+	$(SUB) $(JOBS) unit-tests
+	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py --long $(if $(T),--only '$(T)')
 
 check-source:
@@ -135,7 +137,7 @@ bench: setup
 FUZZ_SECONDS := 60
 fuzz:
 	@tools/deps
-	$(SUB) FUZZ=1 fuzz-targets
+	$(SUB) $(JOBS) FUZZ=1 fuzz-targets
 	@tests/fuzz/run $(FUZZ_SECONDS) $(T)
 
 tidy:
