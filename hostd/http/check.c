@@ -233,6 +233,8 @@ static int check_caller(struct request *r, struct MHD_Connection *c,
 		 key->environment);
 	r->caller.plan = key->plan;
 	r->caller.is_enabled = key->is_enabled;
+	if ((r->route->flags & ROUTE_SANDBOX) && !key->is_enabled)
+		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
 	return 0;
 }
 

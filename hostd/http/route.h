@@ -36,6 +36,7 @@ enum route_flag {
 	ROUTE_ADMIN = 8,      /* exists on the admin socket only */
 	ROUTE_METRICS = 16,   /* may be closed by the config */
 	ROUTE_ALWAYS = 32,    /* answers also while the daemon drains */
+	ROUTE_SANDBOX = 64,   /* the environment must have sandboxes enabled */
 };
 
 struct route {

@@ -16,7 +16,7 @@ static const char *const p_logs[] = {"command", "stream", "offset", "limit",
 				     NULL};
 static const char *const p_templates[] = {"name", "template", NULL};
 
-#define V1 (ROUTE_KEY | ROUTE_GRAPH)
+#define V1 (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
 
 static const struct route routes[] = {
 	{HTTP_POST, "/v1/sandboxes", "createSandbox", V1 | ROUTE_IDEMPOTENT,

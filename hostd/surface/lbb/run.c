@@ -9,6 +9,7 @@
 #include "decode.h"
 #include "lbb.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define ENV_NAME_BYTES_MAX 256
@@ -306,17 +307,34 @@ static int decode_body(struct request *r, struct run_op *op,
 
 /* ---- the call --------------------------------------------------------- */
 
+/* The engine names its spec's fields; the body has them inside `run`. */
+static void name_param(struct err *e)
+{
+	static const char *const inside[] = {"code",	  "input",    "config",
+					     "env",	  "template", "limits.",
+					     "timeout_ms"};
+	char old[ERR_PARAM_BYTES_MAX];
+
+	memcpy(old, e->param, sizeof(old));
+	for (size_t i = 0; i < sizeof(inside) / sizeof(*inside); i++)
+		if (!strncmp(old, inside[i], strlen(inside[i])))
+			snprintf(e->param, sizeof(e->param), "run.%.59s", old);
+}
+
 static void on_run(void *ctx, const struct err *e,
 		   const struct sandbox_rec *sbx, const struct command_rec *cmd)
 {
 	struct request *r = ctx;
 	struct json_out j = {0};
+	struct err named;
 
 	op_free(r->op);
 	r->op = NULL;
 	r->abandon = NULL;
 	if (e) {
-		reply_err(r, e);
+		named = *e;
+		name_param(&named);
+		reply_err(r, &named);
 		return;
 	}
 	lbb_put_run(&j, sbx, cmd);
