@@ -30,9 +30,8 @@ static void call_cancel(struct call *c, const char *id)
 {
 	memset(c, 0, sizeof(*c));
 	c->is_inside = true;
-	assert_int_equal(engine_command_cancel(env.e, &env.who, id, on_call_run,
-					       c),
-			 0);
+	assert_int_equal(
+		engine_command_cancel(env.e, &env.who, id, on_call_run, c), 0);
 	c->is_inside = false;
 }
 
@@ -40,9 +39,9 @@ static void call_delete(struct call *c, const char *id)
 {
 	memset(c, 0, sizeof(*c));
 	c->is_inside = true;
-	assert_int_equal(engine_sandbox_delete(env.e, &env.who, id,
-					       on_call_sandbox, c),
-			 0);
+	assert_int_equal(
+		engine_sandbox_delete(env.e, &env.who, id, on_call_sandbox, c),
+		0);
 	c->is_inside = false;
 }
 
@@ -50,9 +49,8 @@ static void call_sandbox(struct call *c, const char *id)
 {
 	memset(c, 0, sizeof(*c));
 	c->is_inside = true;
-	assert_int_equal(engine_sandbox_get(env.e, &env.who, id,
-					    on_call_sandbox, c),
-			 0);
+	assert_int_equal(
+		engine_sandbox_get(env.e, &env.who, id, on_call_sandbox, c), 0);
 	c->is_inside = false;
 	call_wait(c);
 }
@@ -67,7 +65,7 @@ static void begin_run(struct call *c, const char *key, bool is_bound)
 	env_settle();
 }
 
-/* ---- cancel, delete ------------------------------------------------------------ */
+/* ---- cancel, delete ---------------------------------------------------- */
 
 static void a_queued_command_is_cancelled(void **state)
 {
@@ -165,7 +163,7 @@ static void an_expired_sandbox_ends(void **state)
 	call_finish(&c);
 }
 
-/* ---- logs ------------------------------------------------------------------------ */
+/* ---- logs -------------------------------------------------------------- */
 
 struct logged {
 	int n;
@@ -228,9 +226,9 @@ static void logs_while_it_runs_and_after(void **state)
 	assert_true(l.s.is_eof);
 	l = read_log("cmd_none", 0, 0, 1);
 	assert_int_equal(l.err.code, ERR_COMMAND_NOT_FOUND);
-	assert_int_equal(engine_log_read(env.e, &env.who, c.cmd.id, 2, 0, 1,
-					 on_log, &l),
-			 -EINVAL);
+	assert_int_equal(
+		engine_log_read(env.e, &env.who, c.cmd.id, 2, 0, 1, on_log, &l),
+		-EINVAL);
 	/* Erased by retention. */
 	{
 		struct answer a;
@@ -267,7 +265,7 @@ static void expired_output_is_told(void **state)
 	call_finish(&c);
 }
 
-/* ---- lists ------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------- */
 
 static size_t n_listed;
 static enum err_code list_code;
@@ -293,22 +291,20 @@ static void lists_are_of_the_caller_s_graph(void **state)
 	env.who.graph = "other";
 	begin_run(&c[1], "k", true);
 	env.who.graph = "main";
-	assert_int_equal(engine_sandbox_list(env.e, &env.who, &p, on_list,
-					     NULL),
-			 0);
+	assert_int_equal(
+		engine_sandbox_list(env.e, &env.who, &p, on_list, NULL), 0);
 	loop_run(env.f.loop);
 	assert_int_equal(n_listed, 1);
 	p.cursor = c[1].sbx.id; /* of the other graph */
-	assert_int_equal(engine_sandbox_list(env.e, &env.who, &p, on_list,
-					     NULL),
-			 0);
+	assert_int_equal(
+		engine_sandbox_list(env.e, &env.who, &p, on_list, NULL), 0);
 	loop_run(env.f.loop);
 	assert_int_equal(list_code, ERR_INVALID_REQUEST);
 	call_finish(&c[0]);
 	call_finish(&c[1]);
 }
 
-/* ---- a full disk ------------------------------------------------------------------- */
+/* ---- a full disk ------------------------------------------------------- */
 
 static void disk_is_full(bool is_full)
 {
@@ -350,11 +346,11 @@ static void a_result_waits_for_the_disk(void **state)
 	assert_int_equal(c.n_answers, 0);
 	assert_true(fake.vms[0].is_destroyed); /* its disk is given back */
 	assert_int_equal(fake.vms[0].n_acks, 0);
-	call_get(&poll, env.e->runs.next == &env.e->runs
-				? ""
-				: container_of(env.e->runs.next, struct run,
-					       node)
-					  ->cmd.id,
+	call_get(&poll,
+		 env.e->runs.next == &env.e->runs
+			 ? ""
+			 : container_of(env.e->runs.next, struct run, node)
+				   ->cmd.id,
 		 0);
 	call_wait(&poll);
 	assert_int_equal(poll.cmd.status, CMD_RUNNING);
@@ -369,7 +365,7 @@ static void a_result_waits_for_the_disk(void **state)
 	assert_true(list_is_empty(&env.e->runs));
 }
 
-/* ---- the end of the daemon ------------------------------------------------------------ */
+/* ---- the end of the daemon --------------------------------------------- */
 
 static void the_end_settles_everything(void **state)
 {
@@ -386,10 +382,9 @@ static void the_end_settles_everything(void **state)
 	assert_int_equal(run.err.code, ERR_UNAVAILABLE);
 	assert_int_equal(early.err.code, ERR_UNAVAILABLE);
 	assert_int_equal(refused.err.code, ERR_PLAN_UNAVAILABLE);
-	assert_int_equal(
-		raw_number(&env.f, "SELECT count(*) FROM command WHERE"
-				   " status <> 7"),
-		0);
+	assert_int_equal(raw_number(&env.f, "SELECT count(*) FROM command WHERE"
+					    " status <> 7"),
+			 0);
 	env_start();
 	call_get(&x, c.cmd.id, 0);
 	call_wait(&x);
@@ -417,8 +412,8 @@ static void nothing_begins_at_the_end(void **state)
 
 static void nodes_are_checked(void **state)
 {
-	static const char *const bad[] = {"", "abc", "abcde", "ABCD", "a-b1",
-					  NULL};
+	static const char *const bad[] = {"",	  "abc",  "abcde",
+					  "ABCD", "a-b1", NULL};
 	struct engine *e;
 	struct err err;
 

@@ -20,7 +20,7 @@ static bool text_is_plain(const void *text, size_t len)
 	return true;
 }
 
-/* ---- encoding ------------------------------------------------------------ */
+/* ---- encoding ---------------------------------------------------------- */
 
 static int put_uint(struct bytes *out, uint64_t v)
 {
@@ -129,7 +129,7 @@ int codec_encode(const struct record_type *t, const void *rec,
 	return rc;
 }
 
-/* ---- decoding ------------------------------------------------------------ */
+/* ---- decoding ---------------------------------------------------------- */
 
 /* One item as the streaming decoder reports it. */
 struct item {

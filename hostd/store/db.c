@@ -168,7 +168,7 @@ const void *q_blob_at(const struct query *q, int col, size_t *ret_len)
 	return p;
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------- */
 
 static int tell(struct db *db, struct err *e, const char *what)
 {

@@ -41,7 +41,7 @@ struct store {
 	_Atomic uint64_t n_commits;
 };
 
-/* ---- store thread -------------------------------------------------------- */
+/* ---- store thread ------------------------------------------------------ */
 
 static int run_op(struct db *db, struct store_op *op)
 {
@@ -134,7 +134,7 @@ static void *store_thread(void *arg)
 	return NULL;
 }
 
-/* ---- loop thread --------------------------------------------------------- */
+/* ---- loop thread ------------------------------------------------------- */
 
 static void finish_ops(struct store *s)
 {

@@ -26,7 +26,7 @@ void store_close(struct store *s); /* waits for the last commit */
 /* COMMITs and fsync-equivalents so far, for /metrics and bench. */
 uint64_t store_commits(const struct store *s);
 
-/* ---- keys of environments ------------------------------------------- */
+/* ---- keys of environments ---------------------------------------------- */
 
 enum plan { PLAN_FREE = 1, PLAN_FULL = 2 };
 
@@ -50,7 +50,7 @@ int store_key_revoke(struct store *s, const char *environment, const char *name,
 /* Once per key, then once with k == NULL. */
 int store_key_list(struct store *s, store_key_fn fn, void *ctx);
 
-/* ---- sandboxes and commands ----------------------------------------- */
+/* ---- sandboxes and commands -------------------------------------------- */
 
 /*
  * One transaction: idempotency key, sandbox and command.  When the key is
