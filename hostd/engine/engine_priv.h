@@ -21,7 +21,8 @@
 #define ENGINE_RETRY_PLACES_S 2
 #define ENGINE_RETRY_ROOM_S   5
 #define ENGINE_RETRY_DISK_S   30
-#define ENGINE_CMD	      1 /* number of a one-call run's command in its VM */
+/* Number of a one-call run's command in its VM. */
+#define ENGINE_CMD 1
 
 struct engine {
 	struct loop *loop;
