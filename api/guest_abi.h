@@ -11,6 +11,12 @@
 #define HUTCH_POWER_OFF 0x0ff0u
 /* 4-byte OUT of any number: a mark in the trace with time and exit counts. */
 #define HUTCH_PORT_MARK 0x504
+#define HUTCH_MARK_INIT 1  /* init's first instruction */
+#define HUTCH_MARK_HELLO 2 /* connected */
+#define HUTCH_MARK_READY 3
+#define HUTCH_MARK_BOUND 4
+#define HUTCH_MARK_RUN 5   /* the request was passed to the runner */
+#define HUTCH_MARK_ENDED 6 /* ENDED is queued */
 /* Byte OUTs (also string form): the boot log, kept in a ring. */
 #define HUTCH_PORT_LOG 0xe9
 

@@ -5,7 +5,8 @@
  * carries frames both ways.  A frame is a 16-byte header and a payload.  The
  * payload is one CBOR map with unsigned integer keys (shapes: api/guest.cddl),
  * except for GP_OUTPUT, whose payload is `struct gp_output_head` and raw
- * bytes.  All integers of headers are little endian.
+ * bytes, and GP_PROGRESS, whose payload is UTF-8 text of at most
+ * GP_TEXT_BYTES_MAX bytes.  All integers of headers are little endian.
  *
  * Trust: hutchd believes nothing that comes from the guest.  It bounds each
  * frame by GP_UP_BYTES_MAX before it reads the body, ignores unknown commands,

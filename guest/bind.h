@@ -1,0 +1,19 @@
+/*
+ * BIND: a clone becomes one sandbox.
+ *
+ * In the path of every run, so it only calls what was opened before the
+ * snapshot: random numbers, clock, host name, machine id, limits.  User code
+ * runs only after all of them are done.
+ */
+#ifndef HUTCH_GUEST_BIND_H
+#define HUTCH_GUEST_BIND_H
+
+#include "guest.h"
+
+void bind_init(void); /* before the snapshot */
+/* BOUND is sent in any case; PHASE_BOUND when all went well. */
+void bind_ask(struct guest *g, const void *payload, size_t len);
+/* Before runners start: a clock that is visibly not now, see bind.c. */
+void bind_unset_clock(void);
+
+#endif

@@ -1,0 +1,487 @@
+/* Life of a command; see command.h. */
+#include "command.h"
+#include "exec.h"
+#include "fd.h"
+#include "guest.h"
+#include "port.h"
+#include "report.h"
+#include "runner.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+const char *cmd_state_name(enum cmd_state s)
+{
+	static const char *const names[] = {
+		"queued",   "starting", "warm",	 "running",
+		"stopping", "draining", "ended",
+	};
+	static_assert(ARRAY_LEN(names) == CMD_STATES_N, "a name each");
+
+	return names[s];
+}
+
+/* ---- actions ----------------------------------------------------------- */
+
+static struct slot *slot_of(struct command *c)
+{
+	return c->slot < 0 ? NULL : &c->g->cg.slots[c->slot];
+}
+
+static void no_action(struct command *c)
+{
+	(void)c;
+}
+
+static void say_started(struct command *c)
+{
+	if (c->timeout_ms)
+		timer_set_in(&c->g->loop, &c->deadline, c->timeout_ms);
+	report_started(c);
+	/* KILL came while the nest was at work. */
+	if (c->stop_how)
+		command_event(c, EV_KILL);
+}
+
+/* The whole tree: also what was daemonised or made its own session. */
+static void tree_kill(struct command *c)
+{
+	if (c->is_in_prep)
+		cgroups_kill_prep(&c->g->cg);
+	else if (slot_of(c))
+		slot_kill(slot_of(c));
+	c->is_killed = true;
+	timer_set_in(&c->g->loop, &c->deadline, TREE_DEATH_MS);
+}
+
+static void stop_timed_out(struct command *c)
+{
+	c->stop_how = GP_END_TIMED_OUT;
+	tree_kill(c);
+}
+
+static void stop_killed(struct command *c)
+{
+	c->stop_how = GP_END_CANCELLED;
+	if (!c->grace_ms) {
+		tree_kill(c);
+		return;
+	}
+	if (slot_of(c))
+		slot_signal(slot_of(c), SIGTERM);
+	timer_set_in(&c->g->loop, &c->deadline, c->grace_ms);
+	c->grace_ms = 0;
+}
+
+/* STOPPING and time passed: TERM was not enough, or the tree will not die. */
+static void stop_harder(struct command *c)
+{
+	if (!c->is_killed) {
+		tree_kill(c);
+		return;
+	}
+	snprintf(c->error, sizeof(c->error), "killed, and not gone after %d ms",
+		 TREE_DEATH_MS);
+	command_event(c, EV_GRACE);
+}
+
+/* KILL while the nest is at work: done as soon as the process exists. */
+static void note_stop(struct command *c)
+{
+	c->stop_how = GP_END_CANCELLED;
+}
+
+static void finish(struct command *c)
+{
+	struct slot *s = slot_of(c);
+
+	for (int i = 0; i < 2; i++) {
+		stream_pull(&c->out[i], c->g->null_fd);
+		if (c->out[i].fd < 0)
+			c->watch[i].events = 0;
+		loop_unwatch(&c->g->loop, &c->watch[i]);
+		fd_close(&c->out[i].fd);
+	}
+	runner_collect(c);
+	timer_clear(&c->deadline);
+	timer_clear(&c->flush);
+	timer_clear(&c->flood);
+	timer_clear(&c->holders);
+	report_ended(c);
+	/* run() is over and so is all it started; a command's background
+	 * processes stay, in the sandbox's limits. */
+	if (s && (c->kind == CMD_RUNNER || c->stop_how))
+		slot_kill(s);
+	if (s)
+		slot_leave(s);
+	c->slot = -1;
+	if (c->channel.watch.fd >= 0) {
+		loop_unwatch(&c->g->loop, &c->channel.watch);
+		fd_close(&c->channel.watch.fd);
+	}
+	if (!c->number)
+		c->is_over = true;
+	if (c->done)
+		c->done(c);
+}
+
+static void drain(struct command *c)
+{
+	timer_clear(&c->deadline);
+	if (c->out[0].fd < 0 && c->out[1].fd < 0) {
+		command_event(c, EV_CLOSED);
+		return;
+	}
+	/* Stopped: the tree is gone or going, and the pipes with it. */
+	if (c->stop_how) {
+		if (slot_of(c))
+			slot_kill(slot_of(c));
+		timer_set_in(&c->g->loop, &c->holders, TREE_DEATH_MS);
+		return;
+	}
+	timer_set_in(&c->g->loop, &c->holders, PIPE_HOLDERS_MS);
+}
+
+static void cancel_queued(struct command *c)
+{
+	c->stop_how = GP_END_CANCELLED;
+	finish(c);
+}
+
+struct rule {
+	enum cmd_state from;
+	enum cmd_event event;
+	enum cmd_state to;
+	void (*act)(struct command *c);
+};
+
+static const struct rule rules[] = {
+	{CMD_QUEUED, EV_START, CMD_STARTING, no_action},
+	{CMD_QUEUED, EV_FAILED, CMD_ENDED, finish},
+	{CMD_QUEUED, EV_KILL, CMD_ENDED, cancel_queued},
+
+	{CMD_STARTING, EV_STARTED, CMD_RUNNING, say_started},
+	{CMD_STARTING, EV_FAILED, CMD_ENDED, finish},
+	{CMD_STARTING, EV_KILL, CMD_STARTING, note_stop},
+
+	{CMD_RUNNING, EV_WARM, CMD_WARM, runner_warm},
+	{CMD_WARM, EV_RUN, CMD_RUNNING, say_started},
+	{CMD_WARM, EV_EXIT, CMD_DRAINING, drain},
+	{CMD_WARM, EV_KILL, CMD_STOPPING, stop_killed},
+
+	{CMD_RUNNING, EV_ANSWER, CMD_ENDED, finish},
+	{CMD_RUNNING, EV_EXIT, CMD_DRAINING, drain},
+	{CMD_RUNNING, EV_KILL, CMD_STOPPING, stop_killed},
+	{CMD_RUNNING, EV_TIMEOUT, CMD_STOPPING, stop_timed_out},
+
+	{CMD_STOPPING, EV_EXIT, CMD_DRAINING, drain},
+	{CMD_STOPPING, EV_KILL, CMD_STOPPING, tree_kill},
+	{CMD_STOPPING, EV_TIMEOUT, CMD_STOPPING, stop_harder},
+	{CMD_STOPPING, EV_GRACE, CMD_ENDED, finish},
+
+	{CMD_DRAINING, EV_CLOSED, CMD_ENDED, finish},
+	{CMD_DRAINING, EV_GRACE, CMD_ENDED, finish},
+	{CMD_DRAINING, EV_KILL, CMD_DRAINING, no_action},
+};
+
+static const struct rule *rule_find(enum cmd_state s, enum cmd_event ev)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rules); i++)
+		if (rules[i].from == s && rules[i].event == ev)
+			return &rules[i];
+	return NULL;
+}
+
+void command_event(struct command *c, enum cmd_event ev)
+{
+	const struct rule *r = rule_find(c->state, ev);
+
+	if (!r)
+		return;
+	c->state = r->to;
+	r->act(c);
+}
+
+/* ---- streams ----------------------------------------------------------- */
+
+static void streams_check_end(struct command *c)
+{
+	if (c->out[0].fd < 0 && c->out[1].fd < 0)
+		command_event(c, EV_CLOSED);
+}
+
+/* Read one stream; true when bytes came. */
+static bool stream_visit(struct command *c, int i)
+{
+	int rc = stream_pull(&c->out[i], c->g->null_fd);
+
+	if (rc == -EPIPE)
+		c->watch[i].events = 0; /* closing took it out of the epoll */
+	return rc == 1;
+}
+
+/*
+ * A stream past its head is only counted and its tail kept: visiting it at
+ * every write would cost more than the writes.  It is left alone for a while,
+ * in proportion to what a visit costs here.
+ */
+static void flood_pause(struct command *c, uint64_t visit_ns)
+{
+	uint64_t ms = visit_ns * 4 / NS_PER_MS;
+
+	if (ms < FLOOD_PAUSE_MS_MIN)
+		ms = FLOOD_PAUSE_MS_MIN;
+	if (ms > FLOOD_PAUSE_MS_MAX)
+		ms = FLOOD_PAUSE_MS_MAX;
+	timer_set_in(&c->g->loop, &c->flood, ms);
+}
+
+static void on_flood(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, flood);
+	uint64_t from = loop_now_ns();
+	bool has_news = false;
+
+	for (int i = 0; i < 2; i++) {
+		if (c->out[i].fd < 0 || c->watch[i].events)
+			continue;
+		if (stream_visit(c, i))
+			has_news = true;
+		else if (c->out[i].fd >= 0)
+			loop_watch(&c->g->loop, &c->watch[i], EPOLLIN);
+	}
+	report_output_later(c);
+	if (has_news)
+		flood_pause(c, loop_now_ns() - from);
+	streams_check_end(c);
+}
+
+static void stream_event(struct command *c, int i)
+{
+	uint64_t from = loop_now_ns();
+
+	if (stream_visit(c, i) && stream_is_past_head(&c->out[i])) {
+		loop_unwatch(&c->g->loop, &c->watch[i]);
+		flood_pause(c, loop_now_ns() - from);
+	}
+	report_output_later(c);
+	streams_check_end(c);
+}
+
+static void on_stdout(struct watch *w, uint32_t events)
+{
+	(void)events;
+	stream_event(container_of(w, struct command, watch[0]), 0);
+}
+
+static void on_stderr(struct watch *w, uint32_t events)
+{
+	(void)events;
+	stream_event(container_of(w, struct command, watch[1]), 1);
+}
+
+static void on_deadline(struct timer *t)
+{
+	command_event(container_of(t, struct command, deadline), EV_TIMEOUT);
+}
+
+static void on_holders(struct timer *t)
+{
+	command_event(container_of(t, struct command, holders), EV_GRACE);
+}
+
+static void on_flush(struct timer *t)
+{
+	report_output(container_of(t, struct command, flush));
+}
+
+/* ---- making and finding ------------------------------------------------ */
+
+struct command *command_new(struct guest *g, enum cmd_kind kind,
+			    uint64_t number)
+{
+	struct command *c;
+
+	if (g->commands.n >= COMMANDS_MAX)
+		return NULL;
+	c = calloc(1, sizeof(*c));
+	/* An end can be told without memory (report.c). */
+	if (!c || bytes_reserve(&c->ended, 128)) {
+		free(c);
+		return NULL;
+	}
+	c->g = g;
+	c->kind = kind;
+	c->number = number;
+	c->tag = ++g->commands.last_tag;
+	c->slot = -1;
+	c->channel.watch.fd = -1;
+	c->deadline.fn = on_deadline;
+	c->holders.fn = on_holders;
+	c->flush.fn = on_flush;
+	c->flood.fn = on_flood;
+	for (int i = 0; i < 2; i++)
+		stream_init(&c->out[i], -1, OUTPUT_CAP_BYTES_DEFAULT,
+			    OUTPUT_CAP_BYTES_DEFAULT);
+	list_append(&g->commands.all, &c->node);
+	g->commands.n++;
+	return c;
+}
+
+static void command_free(struct command *c)
+{
+	list_remove(&c->node);
+	c->g->commands.n--;
+	for (int i = 0; i < 2; i++)
+		stream_finish(&c->out[i]);
+	bytes_finish(&c->request);
+	bytes_finish(&c->channel.in);
+	bytes_finish(&c->channel.out);
+	bytes_finish(&c->answer.text);
+	bytes_finish(&c->ended);
+	free(c);
+}
+
+void commands_sweep(struct guest *g)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->is_over)
+			command_free(c);
+	}
+}
+
+struct command *command_by_number(struct guest *g, uint64_t number)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->number == number && number && !c->is_over)
+			return c;
+	}
+	return NULL;
+}
+
+struct command *command_by_tag(struct guest *g, uint64_t tag)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->tag == tag)
+			return c;
+	}
+	return NULL;
+}
+
+/* ---- what happens to one ----------------------------------------------- */
+
+int command_pipes(struct command *c, int ret_fds[2])
+{
+	static void (*const fns[])(struct watch *, uint32_t) = {on_stdout,
+								on_stderr};
+
+	ret_fds[0] = ret_fds[1] = -1;
+	for (int i = 0; i < 2; i++) {
+		int p[2], rc;
+
+		if (pipe2(p, O_CLOEXEC))
+			return -errno;
+		/* The writer blocks; only the reader must not. */
+		fcntl(p[0], F_SETFL, O_NONBLOCK);
+		fcntl(p[1], F_SETPIPE_SZ, PIPE_BYTES);
+		c->out[i].fd = p[0];
+		ret_fds[i] = p[1];
+		c->watch[i] = (struct watch){.fd = p[0], .fn = fns[i]};
+		rc = loop_watch(&c->g->loop, &c->watch[i], EPOLLIN);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+void command_limits(struct command *c, const struct wire_map *m)
+{
+	const struct wire_value *head = &m->v[GP_RUN_HEAD_MAX];
+	const struct wire_value *tail = &m->v[GP_RUN_TAIL_MAX];
+	const struct wire_value *timeout = &m->v[GP_RUN_TIMEOUT_MS];
+
+	c->timeout_ms = timeout->is_set ? timeout->u : TIMEOUT_MS_DEFAULT;
+	for (int i = 0; i < 2; i++)
+		stream_reset(&c->out[i],
+			     head->is_set ? head->u : OUTPUT_CAP_BYTES_DEFAULT,
+			     tail->is_set ? tail->u : OUTPUT_CAP_BYTES_DEFAULT);
+}
+
+void command_refuse(struct command *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(c->error, sizeof(c->error), fmt, ap);
+	va_end(ap);
+	c->answer.is_set = true;
+	c->answer.how = GP_END_NOT_STARTED;
+	command_event(c, EV_FAILED);
+}
+
+static void start_failed(struct command *c, const struct nest_tell *t)
+{
+	const char *name = strerrorname_np(t->error);
+
+	command_refuse(c, "%s: %s (%s)", t->what, name ? name : "error",
+		       strerror(t->error));
+}
+
+void command_on_tell(struct guest *g, const struct nest_tell *t)
+{
+	struct command *c = command_by_tag(g, t->tag);
+
+	if (c && t->type == NEST_STARTED) {
+		c->pid = t->pid;
+		command_event(c, EV_STARTED);
+	} else if (c && t->type == NEST_FAILED) {
+		start_failed(c, t);
+	} else if (c && t->type == NEST_EXITED) {
+		c->has_exited = true;
+		c->status = t->status;
+		command_event(c, EV_EXIT);
+	} else if (t->type == NEST_MOVED && t->error) {
+		port_log("runner stays in its group: %s", strerror(t->error));
+	}
+	if (t->type == NEST_STARTED || t->type == NEST_FAILED)
+		exec_next(g);
+}
+
+void command_ack(struct command *c)
+{
+	if (c->state == CMD_ENDED)
+		c->is_over = true;
+}
+
+void commands_kill_all(struct guest *g)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *c = container_of(n, struct command, node);
+
+		c->grace_ms = 0;
+		command_event(c, EV_KILL);
+	}
+}

@@ -1,0 +1,65 @@
+# hutch-init and its image.  Static, without the sanitizers, and always in
+# build/guest: it runs in the guest whatever the host's programs are built for.
+#
+#   make guest      build/guest/hutch-init and build/guest/init.erofs
+
+GUEST := build/guest
+GUEST_CBOR := build/images/libcbor
+
+GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
+	cgroup.c nest.c spawn.c world.c link.c command.c exec.c report.c \
+	runner.c runner_files.c prepare.c bind.c session.c)
+GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
+	$(addprefix api/base/,fd.c bytes.c frame.c)
+GUEST_RUNNERS := $(addprefix guest/runner/,python.py node.js shell.sh)
+
+# No PIE: relocations touch pages, and the file is alone in its address space.
+GUEST_CFLAGS := $(CSTD) $(WARN) -fstack-protector-strong \
+	-fstack-clash-protection -fno-strict-overflow \
+	-fno-delete-null-pointer-checks -D_FORTIFY_SOURCE=2 -O2 -g -fno-pie \
+	-ffunction-sections -fdata-sections -Iapi -Iapi/base \
+	-isystem $(GUEST_CBOR)/include
+GUEST_LDFLAGS := -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack \
+	-Wl,-z,relro,-z,now
+GUEST_CC := gcc
+
+GUEST_OBJS := $(GUEST_SRCS:%.c=$(GUEST)/obj/%.o)
+DEPS += $(GUEST_OBJS:.o=.d)
+
+$(GUEST)/obj/%.o: %.c guest/part.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $< (guest)"
+	$(Q)$(GUEST_CC) $(GUEST_CFLAGS) -MMD -MP -c -o $@ $<
+
+# libcbor comes as a static archive from images/.
+$(GUEST_OBJS): | $(GUEST_CBOR)/lib/libcbor.a
+
+$(GUEST)/hutch-init: $(GUEST_OBJS)
+	@echo "  LD      $@"
+	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^ $(GUEST_CBOR)/lib/libcbor.a
+
+# One fixed UUID and time: the same inputs give the same bytes.
+GUEST_UUID := 6d1c3a52-7f0e-4b7a-9d55-68757463681a
+GUEST_EPOCH := 1704067200
+
+$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST_RUNNERS) guest/mkinit
+	@echo "  EROFS   $@"
+	$(Q)guest/mkinit $(GUEST)/hutch-init guest/runner $@ $(GUEST_UUID) \
+		$(GUEST_EPOCH)
+
+guest: $(GUEST)/init.erofs
+
+.PHONY: guest
+
+# ---- unit tests: the same sources as ordinary programs of the host -------
+
+guest_tests := wire stream json cgroup command spawn session
+UNIT_TESTS += $(guest_tests:%=tests/guest/%_test)
+
+# $(call guest_test,NAME): NAME_test.c includes NAME.c
+define guest_test
+$(call program,tests/guest/$(1)_test,guest/$(1)_test.c \
+	$(filter-out guest/$(1).c,$(GUEST_CORE_SRCS)) \
+	$(addprefix api/base/,fd.c bytes.c frame.c),-lcbor -lcmocka)
+endef
+$(foreach t,$(guest_tests),$(eval $(call guest_test,$(t))))

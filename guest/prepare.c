@@ -1,0 +1,333 @@
+/* PREPARE; see prepare.h. */
+#include "prepare.h"
+#include "exec.h"
+#include "payload.h"
+#include "port.h"
+#include "runner.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Idle time after a run before a new runner is started. */
+#define REFILL_IDLE_MS	2000
+#define REFILL_RETRY_MS 500
+/* Heap that init has touched before it is locked into memory. */
+#define HEAP_BYTES (1u << 20)
+
+void prepare_progress(struct guest *g, const char *text)
+{
+	uint64_t s = (loop_now_ns() - g->prepare.started_ns) / 1000000000ull;
+
+	port_log("%" PRIu64 " s: %s", s, text);
+	link_send_text(&g->link, GP_PROGRESS, text);
+	link_flush(&g->link);
+}
+
+void prepare_report(struct guest *g)
+{
+	_cleanup_bytes_ struct bytes b = {0};
+	struct writer w = {.out = &b};
+	bool is_ok = g->phase != PHASE_BROKEN;
+
+	wire_put_map(&w, is_ok ? 1 : 2);
+	wire_put_bool(&w, GP_READY_OK, is_ok);
+	if (!is_ok)
+		wire_put_text(&w, GP_READY_ERROR, g->prepare.error);
+	if (!w.rc)
+		link_send(&g->link, GP_READY, 0, &b);
+}
+
+static void prepare_fail(struct guest *g, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void prepare_fail(struct guest *g, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(g->prepare.error, sizeof(g->prepare.error), fmt, ap);
+	va_end(ap);
+	g->phase = PHASE_BROKEN;
+	port_log("prepare: %s", g->prepare.error);
+	prepare_report(g);
+}
+
+/* ---- the end: READY ---------------------------------------------------- */
+
+/* What user code can have: what is there now, less a reserve. */
+static uint64_t user_room(void)
+{
+	unsigned long long free_kib = 0;
+	char line[128];
+	struct sysinfo si;
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu kB", &free_kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	if (sysinfo(&si))
+		return 0;
+	free_kib *= 1024;
+	free_kib -= free_kib < RESERVE_BYTES_MIN ? free_kib : RESERVE_BYTES_MIN;
+	return free_kib - free_kib / RESERVE_SHARE;
+}
+
+/*
+ * Init must answer when user code has eaten the memory and while the kernel
+ * is slow: what it has touched is locked, and so is what it will touch; its
+ * program is read in once.  The strings of starts (nest.h) are not touched
+ * here: they are large and seldom used.
+ */
+static void memory_lock(void)
+{
+	extern char __executable_start, etext;
+	uintptr_t page = 4096, from = (uintptr_t)&__executable_start & -page;
+	size_t len = ((uintptr_t)&etext - from + page - 1) & -page;
+	char *p = malloc(HEAP_BYTES);
+
+	if (p)
+		memset(p, 1, HEAP_BYTES);
+	free(p);
+	if (madvise((void *)from, len, MADV_POPULATE_READ))
+		port_log("reading the program in: %s", strerror(errno));
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+		port_log("mlockall: %s", strerror(errno));
+}
+
+static void prepare_done(struct guest *g)
+{
+	char text[128];
+
+	memory_lock();
+	g->user_room = user_room();
+	g->phase = PHASE_READY;
+	snprintf(text, sizeof(text), "ready; %" PRIu64 " MiB for user code",
+		 g->user_room >> 20);
+	prepare_progress(g, text);
+	prepare_report(g);
+	port_mark(HUTCH_MARK_READY);
+}
+
+void prepare_runner_waits(struct guest *g)
+{
+	if (g->phase == PHASE_PREPARING)
+		prepare_done(g);
+}
+
+/* ---- the runner -------------------------------------------------------- */
+
+static void runner_ended(struct command *c)
+{
+	struct guest *g = c->g;
+	const struct stream *err = &c->out[1];
+	size_t len = err->head.len < 300 ? err->head.len : 300;
+	const char *tail = (const char *)err->head.data + err->head.len - len;
+
+	if (g->phase == PHASE_PREPARING)
+		prepare_fail(g,
+			     "the runner ended at its start (status 0x%x): "
+			     "%s%.*s",
+			     (unsigned)c->status, c->error, len ? (int)len : 0,
+			     len ? tail : "");
+	else
+		port_log("the waiting runner ended: status 0x%x %s",
+			 (unsigned)c->status, c->error);
+}
+
+static void start_runner(struct guest *g)
+{
+	int rc;
+
+	if (g->prepare.runner == RUNNER_NONE) {
+		prepare_done(g);
+		return;
+	}
+	prepare_progress(g, "starting the interpreter");
+	rc = runner_start(g, runner_ended);
+	if (rc)
+		prepare_fail(g, "starting the runner: %s", strerror(-rc));
+}
+
+/* ---- programs, each once ----------------------------------------------- */
+
+#define PROGRAM_ARGS_MAX 4
+
+static const char *const programs[][4][PROGRAM_ARGS_MAX] = {
+	[RUNNER_NONE] = {{"/bin/true"}},
+	[RUNNER_PYTHON] = {{"bash", "-c", "cat /dev/null; :"},
+			   {"python", "-c", "import json, subprocess"}},
+	[RUNNER_NODE] = {{"bash", "-c", "cat /dev/null; :"},
+			 {"node", "-e", "0"}},
+	[RUNNER_SHELL] = {{"bash", "-c",
+			   "jq -nc 1; cat /dev/null; sort /dev/null; "
+			   "sed 1 /dev/null; grep x /dev/null; "
+			   "head /dev/null; awk 1 /dev/null; ls /"}},
+};
+
+static void program_next(struct guest *g);
+
+static void program_ended(struct command *c)
+{
+	if (c->answer.how == GP_END_NOT_STARTED)
+		port_log("program not run: %s", c->error);
+	program_next(c->g);
+}
+
+static void program_next(struct guest *g)
+{
+	struct prepare *p = &g->prepare;
+	char text[64];
+
+	for (; p->program < 4; p->program++) {
+		const char *const *argv = programs[p->runner][p->program];
+
+		if (!argv[0])
+			break;
+		p->program++;
+		snprintf(text, sizeof(text), "first run of %s", argv[0]);
+		prepare_progress(g, text);
+		if (!exec_internal(g, argv, PREPARE_PROGRAM_MS, program_ended))
+			return;
+	}
+	start_runner(g);
+}
+
+/* ---- the nest and the start -------------------------------------------- */
+
+static void nest_told(void *ctx, const struct nest_tell *t)
+{
+	command_on_tell(ctx, t);
+}
+
+static void nest_died(void *ctx)
+{
+	struct guest *g = ctx;
+
+	(void)g;
+	/* Its namespace went with it, and with that all user code: this guest
+	 * can only be reported lost. */
+	port_log("the nest ended: powering off");
+	sync();
+	port_power_off();
+}
+
+static int prepare_blocking(struct guest *g, bool want_disk)
+{
+	char why[GP_TEXT_BYTES_MAX];
+
+	prepare_progress(g, "mounting the template");
+	if (world_build(&g->world, want_disk, why, sizeof(why)))
+		goto fail;
+	prepare_progress(g, "control groups");
+	if (cgroups_init(&g->cg, "/sys/fs/cgroup", SLOTS_MAX, why, sizeof(why)))
+		goto fail;
+	g->nest.tell = nest_told;
+	g->nest.died = nest_died;
+	g->nest.ctx = g;
+	if (nest_start(&g->nest, &g->loop, &g->cg, world_enter, why,
+		       sizeof(why)))
+		goto fail;
+	return 0;
+fail:
+	prepare_fail(g, "%s", why);
+	return -1;
+}
+
+void prepare_ask(struct guest *g, const void *payload, size_t len)
+{
+	struct wire_map m;
+	const struct wire_value *name = &m.v[GP_PREPARE_RUNNER];
+	char why[128];
+
+	g->prepare.started_ns = loop_now_ns();
+	g->phase = PHASE_PREPARING;
+	if (payload_decode(GP_PREPARE, payload, len, &m, why, sizeof(why))) {
+		prepare_fail(g, "%s", why);
+		return;
+	}
+	g->prepare.runner =
+		runner_kind_of((const char *)name->s.data, name->s.len);
+	if (g->prepare.runner > RUNNER_SHELL) {
+		prepare_fail(g, "PREPARE: no runner is called \"%.*s\"",
+			     (int)(name->s.len < 32 ? name->s.len : 32),
+			     (const char *)name->s.data);
+		return;
+	}
+	g->prepare.has_preload = m.v[GP_PREPARE_PRELOAD].u;
+	if (!prepare_blocking(g, m.v[GP_PREPARE_DISK].u))
+		program_next(g);
+}
+
+/* ---- after a run ------------------------------------------------------- */
+
+static bool is_idle(struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->state != CMD_ENDED)
+			return false;
+	}
+	return !g->nest.is_busy;
+}
+
+void prepare_refill_now(struct guest *g)
+{
+	int rc;
+
+	if (runner_is_there(g))
+		return;
+	if (g->nest.is_busy) {
+		timer_set_in(&g->loop, &g->refill, REFILL_RETRY_MS);
+		return;
+	}
+	rc = runner_start(g, runner_ended);
+	if (rc)
+		port_log("a new runner: %s", strerror(-rc));
+}
+
+static bool is_run_queued(const struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		const struct command *c = container_of(n, struct command, node);
+
+		if (c->kind == CMD_RUNNER && c->state == CMD_QUEUED &&
+		    !c->is_over)
+			return true;
+	}
+	return false;
+}
+
+static void on_refill(struct timer *t)
+{
+	struct guest *g = container_of(t, struct guest, refill);
+
+	if (is_run_queued(g) || is_idle(g))
+		prepare_refill_now(g);
+	else
+		timer_set_in(&g->loop, t, REFILL_IDLE_MS);
+}
+
+void prepare_refill_init(struct guest *g)
+{
+	g->refill = (struct timer){.fn = on_refill};
+}
+
+void prepare_refill(struct command *c)
+{
+	struct guest *g = c->g;
+
+	timer_set_in(&g->loop, &g->refill,
+		     is_run_queued(g) ? REFILL_RETRY_MS : REFILL_IDLE_MS);
+}

@@ -1,0 +1,410 @@
+/* Waiting interpreters; see runner.h. */
+#include "runner.h"
+#include "exec.h"
+#include "fd.h"
+#include "guest.h"
+#include "json.h"
+#include "payload.h"
+#include "port.h"
+#include "prepare.h"
+#include "runner_files.h"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ---- from the runner --------------------------------------------------- */
+
+static void answer_set(struct command *c, enum gp_end how, int code,
+		       const void *text, size_t len)
+{
+	if (c->answer.is_set)
+		return;
+	c->answer.is_set = true;
+	c->answer.how = how;
+	c->answer.code = code;
+	if (how == GP_END_EXITED)
+		bytes_append(&c->answer.text, text, len);
+	else
+		snprintf(c->error, sizeof(c->error), "%.*s",
+			 (int)(len < sizeof(c->error) ? len
+						      : sizeof(c->error) - 1),
+			 (const char *)text);
+}
+
+void runner_result(struct command *c, const void *text, size_t len)
+{
+	char why[96];
+
+	if (len > GP_RESULT_BYTES_MAX) {
+		snprintf(why, sizeof(why),
+			 "the result is more than %u bytes of JSON",
+			 GP_RESULT_BYTES_MAX);
+		answer_set(c, GP_END_RESULT_TOO_LARGE, 1, why, strlen(why));
+	} else if (!json_is_valid(text, len)) {
+		snprintf(why, sizeof(why), "the result is not JSON");
+		answer_set(c, GP_END_RESULT_NOT_JSON, 1, why, strlen(why));
+	} else {
+		answer_set(c, GP_END_EXITED, 0, text, len);
+	}
+}
+
+static void message_handle(struct command *c, const struct runner_message *m,
+			   const uint8_t *text)
+{
+	char progress[GP_TEXT_BYTES_MAX];
+
+	switch ((enum runner_message_kind)m->kind) {
+	case RUNNER_PROGRESS:
+		if (c->number)
+			break;
+		snprintf(progress, sizeof(progress), "%.*s", (int)m->len,
+			 (const char *)text);
+		prepare_progress(c->g, progress);
+		break;
+	case RUNNER_WAITING:
+		if (!c->number)
+			command_event(c, EV_WARM);
+		break;
+	case RUNNER_RESULT:
+		runner_result(c, text, m->len);
+		break;
+	case RUNNER_FAILED:
+		answer_set(c, GP_END_EXITED, (int)(m->code & 0xff), NULL, 0);
+		break;
+	case RUNNER_NOT_JSON:
+		answer_set(c, GP_END_RESULT_NOT_JSON, 1, text, m->len);
+		break;
+	case RUNNER_TOO_LARGE:
+		answer_set(c, GP_END_RESULT_TOO_LARGE, 1, text, m->len);
+		break;
+	}
+}
+
+int runner_message_take(struct command *c)
+{
+	struct bytes *in = &c->channel.in;
+	struct runner_message m;
+
+	if (in->len < sizeof(m))
+		return 0;
+	memcpy(&m, in->data, sizeof(m));
+	if (m.kind < RUNNER_PROGRESS || m.kind > RUNNER_TOO_LARGE ||
+	    m.len > GP_RESULT_BYTES_MAX + 1)
+		return -EPROTO;
+	if (in->len - sizeof(m) < m.len)
+		return 0;
+	message_handle(c, &m, in->data + sizeof(m));
+	bytes_consume(in, sizeof(m) + m.len);
+	return 1;
+}
+
+/* Reads what is there; false when the channel is at its end or broken. */
+static bool channel_read(struct command *c)
+{
+	static uint8_t buf[64u << 10];
+	ssize_t n;
+	int rc;
+
+	n = recv(c->channel.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (n <= 0 || bytes_append(&c->channel.in, buf, (size_t)n))
+		return false;
+	while ((rc = runner_message_take(c)) > 0)
+		;
+	return rc == 0;
+}
+
+static void channel_flush(struct command *c)
+{
+	struct bytes *out = &c->channel.out;
+	ssize_t n;
+
+	while (out->len) {
+		n = send(c->channel.watch.fd, out->data, out->len,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n <= 0) {
+			out->len = 0; /* it ended; its exit is reported */
+			break;
+		}
+		bytes_consume(out, (size_t)n);
+	}
+	loop_watch(&c->g->loop, &c->channel.watch,
+		   out->len ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static void on_channel(struct watch *w, uint32_t events)
+{
+	struct command *c = container_of(w, struct command, channel.watch);
+
+	if (events & EPOLLOUT)
+		channel_flush(c);
+	if (!(events & ~(uint32_t)EPOLLOUT))
+		return;
+	/* At its end the channel is quiet; how the process ends is told by
+	 * the nest. */
+	if (!channel_read(c))
+		loop_unwatch(&c->g->loop, w);
+	if (c->answer.is_set && c->number)
+		command_event(c, EV_ANSWER);
+}
+
+void runner_collect(struct command *c)
+{
+	if (c->kind != CMD_RUNNER || !c->number || c->stop_how)
+		return;
+	if (c->channel.watch.fd >= 0 && !c->answer.is_set)
+		channel_read(c);
+	if (c->g->prepare.runner == RUNNER_SHELL && c->has_exited)
+		runner_files_result(c);
+}
+
+/* ---- to the runner ----------------------------------------------------- */
+
+static void env_pack(struct bytes *b, struct span list)
+{
+	struct span item;
+
+	while (wire_list_next(&list, &item)) {
+		if (memchr(item.data, 0, item.len))
+			continue;
+		bytes_append(b, item.data, item.len);
+		bytes_append(b, "", 1);
+	}
+}
+
+/* Header and parts in one write; what does not fit follows by EPOLLOUT. */
+static int request_write(struct command *c, const struct wire_map *m)
+{
+	static const struct span null_text = {(const uint8_t *)"null", 4};
+	_cleanup_bytes_ struct bytes env = {0};
+	struct span part[3] = {m->v[GP_RUN_CODE].s, m->v[GP_RUN_INPUT].s,
+			       m->v[GP_RUN_CONFIG].s};
+	struct runner_request h = {.kind = RUNNER_REQUEST_RUN};
+	struct iovec iov[5] = {{&h, sizeof(h)}};
+	size_t skip;
+	ssize_t n;
+
+	for (int i = 1; i < 3; i++)
+		if (!part[i].data)
+			part[i] = null_text;
+	env_pack(&env, m->v[GP_RUN_ENV].s);
+	h.code_len = (uint32_t)part[0].len;
+	h.input_len = (uint32_t)part[1].len;
+	h.config_len = (uint32_t)part[2].len;
+	h.env_len = (uint32_t)env.len;
+	for (int i = 0; i < 3; i++)
+		iov[i + 1] = (struct iovec){(void *)(uintptr_t)part[i].data,
+					    part[i].len};
+	iov[4] = (struct iovec){env.data, env.len};
+	n = writev(c->channel.watch.fd, iov, 5);
+	if (n < 0 && errno != EAGAIN)
+		return 0; /* it ended; its exit is reported */
+	skip = n > 0 ? (size_t)n : 0;
+	for (int i = 0; i < 5; i++) {
+		size_t len = iov[i].iov_len, cut = skip < len ? skip : len;
+		int rc = bytes_append(&c->channel.out,
+				      (char *)iov[i].iov_base + cut, len - cut);
+
+		if (rc)
+			return rc;
+		skip -= cut;
+	}
+	if (c->channel.out.len)
+		loop_watch(&c->g->loop, &c->channel.watch, EPOLLIN | EPOLLOUT);
+	return 0;
+}
+
+static struct command *runner_waiting(const struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->kind == CMD_RUNNER && c->state == CMD_WARM)
+			return c;
+	}
+	return NULL;
+}
+
+/* `r` becomes the command `number`; STARTED leaves before the code does. */
+static void run_now(struct command *r, uint64_t number,
+		    const struct wire_map *m)
+{
+	struct guest *g = r->g;
+	int rc;
+
+	r->number = number;
+	r->done = prepare_refill;
+	command_limits(r, m);
+	command_event(r, EV_RUN);
+	link_flush(&g->link);
+	if (g->prepare.runner == RUNNER_SHELL)
+		rc = runner_files_request(r, m);
+	else
+		rc = request_write(r, m);
+	port_mark(HUTCH_MARK_RUN);
+	if (!rc)
+		return;
+	snprintf(r->error, sizeof(r->error),
+		 "the request did not reach the "
+		 "runner: %s",
+		 strerror(-rc));
+	r->grace_ms = 0;
+	command_event(r, EV_KILL);
+}
+
+void runner_ask(struct command *c, const void *payload, size_t len)
+{
+	struct command *r = runner_waiting(c->g);
+	struct wire_map m;
+	char why[128];
+
+	if (c->g->prepare.runner == RUNNER_NONE) {
+		command_refuse(c, "RUN: this template has no runner");
+		return;
+	}
+	if (payload_decode(GP_RUN, payload, len, &m, why, sizeof(why))) {
+		command_refuse(c, "%s", why);
+		return;
+	}
+	if (r) {
+		uint64_t number = c->number;
+
+		c->number = 0;
+		c->is_over = true;
+		run_now(r, number, &m);
+	} else if (bytes_append(&c->request, payload, len)) {
+		command_refuse(c, "no memory in the sandbox's init");
+	} else {
+		prepare_refill_now(c->g);
+	}
+}
+
+void runner_warm(struct command *c)
+{
+	struct nest_ask a = {.type = NEST_MOVE,
+			     .tag = c->tag,
+			     .slot = (uint32_t)c->slot,
+			     .pid = c->pid};
+	struct guest *g = c->g;
+	struct list *n, *tmp;
+
+	timer_clear(&c->deadline);
+	nest_send(&g->nest, &a, NULL, 0);
+	c->is_in_prep = false;
+	slot_mark(&g->cg.slots[c->slot]);
+	/* What it printed while it started is nobody's. */
+	for (int i = 0; i < 2; i++) {
+		stream_pull(&c->out[i], g->null_fd);
+		stream_reset(&c->out[i], OUTPUT_CAP_BYTES_DEFAULT,
+			     OUTPUT_CAP_BYTES_DEFAULT);
+	}
+	prepare_runner_waits(g);
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *q = container_of(n, struct command, node);
+
+		if (q->kind != CMD_RUNNER || q->state != CMD_QUEUED ||
+		    q->is_over)
+			continue;
+		runner_ask(q, q->request.data, q->request.len);
+		return;
+	}
+}
+
+/* ---- start ------------------------------------------------------------- */
+
+enum runner_kind runner_kind_of(const char *name, size_t len)
+{
+	static const char *const names[] = {"none", "python", "node", "shell"};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strlen(names[i]) == len && !memcmp(names[i], name, len))
+			return (enum runner_kind)i;
+	return (enum runner_kind)ARRAY_LEN(names);
+}
+
+bool runner_is_there(const struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->kind == CMD_RUNNER && !c->number && !c->is_over &&
+		    c->state <= CMD_RUNNING)
+			return true;
+	}
+	return false;
+}
+
+static int channel_make(struct command *c, int *ret_theirs)
+{
+	int pair[2], size = CHANNEL_BYTES;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return -errno;
+	setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	c->channel.watch = (struct watch){.fd = pair[0], .fn = on_channel};
+	*ret_theirs = pair[1];
+	return loop_watch(&c->g->loop, &c->channel.watch, EPOLLIN);
+}
+
+static int start_ask(struct command *c)
+{
+	struct guest *g = c->g;
+	struct nest_ask a = {.type = NEST_START,
+			     .tag = c->tag,
+			     .in_prep = 1,
+			     .has_channel = 1};
+	int fds[4] = {-1, -1, -1, -1}, rc;
+	struct nest_strings s;
+
+	rc = runner_files_make(g);
+	if (rc)
+		return rc;
+	c->slot = slot_take(&g->cg);
+	if (c->slot < 0)
+		return c->slot;
+	a.slot = (uint32_t)c->slot;
+	c->is_in_prep = true;
+	nest_begin(&g->nest, &s);
+	nest_add(&s, "/workspace", strlen("/workspace"));
+	runner_files_argv(g, &s, &a.n_argv);
+	exec_add_env(&s, (struct span){0}, g->prepare.runner == RUNNER_SHELL,
+		     &a.n_env);
+	runner_files_env(g, &s, &a.n_env);
+	fds[0] = runner_files_stdin(g);
+	rc = s.rc ? s.rc : fds[0] < 0 ? fds[0] : command_pipes(c, fds + 1);
+	rc = rc ? rc : channel_make(c, &fds[3]);
+	rc = rc ? rc : nest_send(&g->nest, &a, fds, 4);
+	for (int i = 0; i < 4; i++)
+		fd_close(&fds[i]);
+	return rc;
+}
+
+int runner_start(struct guest *g, void (*done)(struct command *c))
+{
+	struct command *c = command_new(g, CMD_RUNNER, 0);
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	rc = start_ask(c);
+	if (rc) {
+		c->is_over = true;
+		if (c->slot >= 0)
+			g->cg.slots[c->slot].state = SLOT_FREE;
+		c->slot = -1;
+		return rc;
+	}
+	c->done = done;
+	c->timeout_ms = PREPARE_RUNNER_MS;
+	command_event(c, EV_START);
+	return 0;
+}

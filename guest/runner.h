@@ -1,0 +1,61 @@
+/*
+ * Runners: interpreters that wait for run(input, config).
+ *
+ * A runner is started before the snapshot, imports its libraries and says
+ * that it waits.  RUN is one write on its channel (python, node) or a few
+ * into files of its tmpfs folder and one byte (shell).  It serves one run and
+ * is killed after it; another is started when the sandbox is idle.
+ *
+ * The channel is a stream socket at RUNNER_FD, private to the runner:
+ *
+ *   init -> runner   struct runner_request, then code, input, config, env
+ *   runner -> init   struct runner_message, then `len` bytes
+ *
+ * User code shares the runner's process, so what comes back is as hostile as
+ * user code: sizes are checked and a result must be JSON.
+ */
+#ifndef HUTCH_GUEST_RUNNER_H
+#define HUTCH_GUEST_RUNNER_H
+
+#include "command.h"
+
+#define RUNNER_REQUEST_RUN 1u
+
+struct runner_request {
+	uint32_t kind; /* RUNNER_REQUEST_RUN */
+	uint32_t code_len, input_len, config_len;
+	uint32_t env_len; /* "NAME=value" strings, each NUL terminated */
+	uint32_t reserved;
+};
+
+enum runner_message_kind {
+	RUNNER_PROGRESS = 1, /* text: what is being prepared */
+	RUNNER_WAITING = 2,
+	RUNNER_RESULT = 3,    /* JSON text; code = exit code, 0 */
+	RUNNER_FAILED = 4,    /* code = exit code; details are on stderr */
+	RUNNER_NOT_JSON = 5,  /* text says why */
+	RUNNER_TOO_LARGE = 6, /* text says how large */
+};
+
+struct runner_message {
+	uint32_t kind, code, len;
+};
+
+/* A new runner; `done` when it ends before its run. 0 or -errno. */
+int runner_start(struct guest *g, void (*done)(struct command *c));
+/* RUN: c is QUEUED and gives way to a waiting runner, now or later. */
+void runner_ask(struct command *c, const void *payload, size_t len);
+/* EV_WARM: it waits; gives it the oldest queued RUN. */
+void runner_warm(struct command *c);
+/* The process ended or is about to be killed: what its channel still holds. */
+void runner_collect(struct command *c);
+/* run()'s result as text, from channel or file; checked here. */
+void runner_result(struct command *c, const void *text, size_t len);
+bool runner_is_there(const struct guest *g);
+enum runner_kind runner_kind_of(const char *name, size_t len);
+
+/* One message taken from `in`: 1 and it was handled, 0 = more bytes needed,
+ * -EPROTO = not a message. */
+int runner_message_take(struct command *c);
+
+#endif

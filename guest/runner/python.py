@@ -1,0 +1,462 @@
+"""Waiting runner of the python template.
+
+Started by hutch-init before the snapshot: imports the libraries, exercises
+each once, says that it waits and sleeps in one read.  A request makes it run
+the code's run(input, config) and answer on the same channel (runner.h).
+
+The channel is moved to a high descriptor that no child inherits; standard
+output and error belong to the user's code.
+"""
+
+import atexit
+import fcntl
+import gc
+import io
+import json
+import linecache
+import os
+import random
+import struct
+import sys
+import time
+import traceback
+import types
+
+CHANNEL = 15
+CHANNEL_HIGH = 1000
+RESULT_BYTES_MAX = 48 << 10
+FILE = "<run>"
+
+PROGRESS, WAITING, RESULT, FAILED, NOT_JSON, TOO_LARGE = range(1, 7)
+
+
+def send(kind, code=0, text=b""):
+    data = struct.pack("<3I", kind, code, len(text)) + text
+    while data:
+        data = data[os.write(channel, data):]
+
+
+# ---- preparation ----------------------------------------------------------
+
+
+def open_channel():
+    global channel, owner
+    try:
+        channel = fcntl.fcntl(CHANNEL, fcntl.F_DUPFD_CLOEXEC, CHANNEL_HIGH)
+    except OSError:  # a low limit of open files
+        channel = fcntl.fcntl(CHANNEL, fcntl.F_DUPFD_CLOEXEC, CHANNEL)
+    os.close(CHANNEL)
+    owner = os.getpid()
+
+
+def progress(text):
+    send(PROGRESS, 0, text.encode())
+
+
+def warm_numpy():
+    import numpy as np
+
+    a = np.arange(10000, dtype="f8").reshape(100, 100)
+    (a @ a).sum()
+    np.linalg.inv(np.eye(20) * 3)
+    np.sort(np.random.default_rng(1).random(1000))
+
+
+def warm_pandas():
+    import pandas as pd
+
+    rows = "".join(f"{i},{i % 7},x{i % 5}\n" for i in range(2000))
+    df = pd.read_csv(io.StringIO("a,b,c\n" + rows))
+    df.groupby("c")["a"].mean()
+    df.groupby(["b", "c"]).agg({"a": ["sum", "max"]})
+    df.merge(df.head(50), on="a").sort_values("a").describe()
+    df.to_csv(io.StringIO(), index=False)
+    pd.to_datetime(pd.Series(["2024-01-02", "2024-02-03"])).dt.month
+    json.loads(df.head(5).to_json(orient="records"))
+    repr(df.head())
+    df.pivot_table(index="b", columns="c", values="a")
+
+
+def warm_pyarrow():
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"a": list(range(1000)), "s": ["x", "y"] * 500})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    pq.read_table(pa.BufferReader(sink.getvalue())).to_pandas()
+    buf = io.BytesIO()
+    pd.DataFrame({"a": [1, 2], "s": ["x", "y"]}).to_parquet(buf)
+    buf.seek(0)
+    pd.read_parquet(buf)
+
+
+def warm_openpyxl():
+    import openpyxl
+    import pandas as pd
+
+    book = openpyxl.Workbook()
+    book.active.append(["a", 1, 2.5])
+    book.active.append(["b", 2, None])
+    buf = io.BytesIO()
+    book.save(buf)
+    buf.seek(0)
+    list(openpyxl.load_workbook(buf).active.values)
+    buf = io.BytesIO()
+    pd.DataFrame({"a": [1, 2]}).to_excel(buf, index=False)
+    buf.seek(0)
+    pd.read_excel(buf)
+
+
+def one_page_pdf():
+    """A PDF with the words "warm page", offsets computed."""
+    stream = b"BT /F1 12 Tf 72 720 Td (warm page) Tj ET"
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    out, offsets = b"%PDF-1.4\n", []
+    for i, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (i, body)
+    at = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % o for o in offsets)
+    return out + (
+        b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n"
+        % (len(objects) + 1, at)
+    )
+
+
+def warm_pdfplumber():
+    import pdfplumber
+
+    with pdfplumber.open(io.BytesIO(one_page_pdf())) as pdf:
+        pdf.pages[0].extract_text()
+        pdf.pages[0].extract_words()
+        pdf.pages[0].extract_tables()
+
+
+def warm_jsonschema():
+    import jsonschema
+
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "minimum": 0}},
+        "required": ["a"],
+    }
+    jsonschema.validate({"a": 1}, schema)
+    try:
+        jsonschema.validate({"a": "x"}, schema)
+    except jsonschema.ValidationError as e:
+        str(e)
+
+
+def warm_dateutil():
+    import dateutil.parser
+    import dateutil.relativedelta
+    import dateutil.rrule
+    import dateutil.tz
+
+    day = dateutil.parser.parse("2024-02-29T10:00:00+01:00")
+    day + dateutil.relativedelta.relativedelta(months=1)
+    list(dateutil.rrule.rrule(dateutil.rrule.DAILY, count=2, dtstart=day))
+
+
+def warm_regex():
+    import regex
+
+    regex.findall(r"\p{Lu}\p{Ll}+", "Ein Wort Über Öl")
+    regex.sub(r"(?P<x>a)+", r"\g<x>b", "aaa")
+
+
+def warm_standard():
+    """What short scripts use most."""
+    import asyncio, base64, collections, contextlib, copy, csv, dataclasses
+    import datetime, decimal, enum, functools, hashlib, itertools, math
+    import operator, pathlib, re, statistics, string, subprocess, tempfile
+    import threading, time, typing, uuid
+
+    asyncio.run(asyncio.sleep(0))
+    re.findall(r"(\w+)-(\d+)", "ab-12 cd-34")
+    hashlib.sha256(b"x").hexdigest()
+    list(csv.reader(["a,b", '"c,d",e']))
+    datetime.datetime.now().isoformat()
+
+
+LIBRARIES = (
+    warm_standard,
+    warm_numpy,
+    warm_pandas,
+    warm_pyarrow,
+    warm_openpyxl,
+    warm_pdfplumber,
+    warm_jsonschema,
+    warm_dateutil,
+    warm_regex,
+)
+
+
+def preload():
+    for warm in LIBRARIES:
+        name = warm.__name__[len("warm_"):]
+        progress(f"python: {name}")
+        try:
+            warm()
+        except ImportError as e:
+            # a base without this library: said once, not fatal
+            progress(f"python: {name} is not there: {e}")
+
+
+REHEARSAL = b"""
+import json
+def run(input, config):
+    table = [{"k": i, "v": str(i) * 3} for i in range(300)]
+    return {"n": len(table), "s": sum(input), "t": json.dumps(table)[:100]}
+"""
+
+
+def rehearse():
+    """One whole run whose answer goes nowhere, and its memory stays."""
+    for _ in range(2):
+        serve(REHEARSAL, b"[1,2,3]", b"null", None)
+    serve(b"def run(input, config): return 1/0", b"1", b"1", None)
+
+
+def keep_memory():
+    """Touch heap for the run and give it back to the allocators, not to the
+    kernel: one small object stays in each arena, so none is unmapped."""
+    global pins
+    with open("/proc/meminfo") as f:
+        total = int(f.readline().split()[1]) << 10
+    size = min(16 << 20, total // 32)
+    block = [b"%460d" % i for i in range(size // 512)]
+    pins = block[:: (1 << 20) // 512]
+    del block
+    large = bytearray(min(3 << 20, size)), bytearray(min(3 << 20, size))
+    del large
+
+
+class Output(io.TextIOWrapper):
+    """Standard output whose lines are seen also when the run is killed: the
+    first ones at once; of many, those that are older than a moment."""
+
+    LINES_AT_ONCE = 200
+    LATER_S = 0.05
+    lines = 0
+    flushed = 0.0
+
+    def write(self, text):
+        n = super().write(text)
+        if "\n" in text:
+            self.lines += 1
+            now = time.monotonic()
+            if self.lines <= self.LINES_AT_ONCE or (
+                now - self.flushed > self.LATER_S
+            ):
+                self.flushed = now
+                self.flush()
+        return n
+
+
+def replace_stdout():
+    old = sys.stdout
+    sys.stdout = sys.__stdout__ = Output(
+        io.BufferedWriter(io.FileIO(1, "w", closefd=False)),
+        encoding=old.encoding, errors=old.errors)
+
+
+# ---- one run --------------------------------------------------------------
+
+
+def reseed():
+    """Clones of one snapshot must not share their random numbers."""
+    random.seed()
+    modules = sys.modules
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed()
+    if "_ssl" in modules:
+        modules["_ssl"].RAND_add(os.urandom(48), 48.0)
+    if "tempfile" in modules:
+        modules["tempfile"]._name_sequence = None
+    if "uuid" in modules:
+        modules["uuid"]._node = modules["uuid"]._last_timestamp = None
+
+
+def show_error(e):
+    """The traceback as the user's code caused it: no frame of ours."""
+    tb = e.__traceback__
+    while tb and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    lines = traceback.format_exception(type(e), e, tb)
+    try:
+        sys.stderr.write("".join(lines))
+    except Exception:
+        os.write(2, "".join(lines).encode("utf-8", "backslashreplace"))
+
+
+def exit_code(e):
+    """SystemExit as the interpreter would take it."""
+    if e.code is None:
+        return 0
+    if isinstance(e.code, int):
+        return e.code & 0xFF
+    try:
+        print(e.code, file=sys.stderr)
+    except Exception:
+        pass
+    return 1
+
+
+def call(code, text_in, text_config):
+    """Result of run(), by the rules of a fresh module named "run"."""
+    module = types.ModuleType("run")
+    module.__file__ = FILE
+    sys.modules["run"] = module
+    source = code.decode("utf-8", "replace")
+    linecache.cache[FILE] = (
+        len(source), None, source.splitlines(True), FILE)
+    exec(compile(code, FILE, "exec", dont_inherit=True), module.__dict__)
+    run = module.__dict__.get("run")
+    if not callable(run):
+        raise NameError("the code must define a function run(input, config)")
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)  # JSON is read exactly
+    try:
+        args = json.loads(text_in), json.loads(text_config)
+    finally:
+        sys.set_int_max_str_digits(limit)
+    result = run(*args)
+    if hasattr(result, "__await__"):
+        import asyncio
+
+        async def wait():
+            return await result
+
+        result = asyncio.run(wait())
+    return result
+
+
+def encode(result):
+    """(kind, text) of the answer."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        text = json.dumps(
+            result, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as e:
+        return NOT_JSON, f"run() returned what JSON cannot hold: {e}".encode(
+            "utf-8", "replace")[:500]
+    finally:
+        sys.set_int_max_str_digits(limit)
+    if len(text) > RESULT_BYTES_MAX:
+        return TOO_LARGE, (
+            f"the result is {len(text)} bytes of JSON, the limit is "
+            f"{RESULT_BYTES_MAX}: write a file in place of it").encode()
+    return RESULT, text.encode()
+
+
+def flush():
+    for f in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            f.flush()
+        except Exception:
+            pass
+
+
+def serve(code, text_in, text_config, tell):
+    """Run once; tell(kind, code, text) unless it is a rehearsal."""
+    real = sys.stderr
+    if not tell:
+        sys.stderr = io.StringIO()
+    kind, status, text = FAILED, 1, b""
+    try:
+        result = call(code, text_in, text_config)
+        kind, text = encode(result)
+        status = 0 if kind == RESULT else 1
+    except SystemExit as e:
+        status = exit_code(e)
+    except BaseException as e:
+        show_error(e)
+        e.__traceback__ = None
+    if not tell:
+        sys.stderr = real
+        sys.modules.pop("run", None)
+        linecache.cache.pop(FILE, None)
+        return
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass
+    flush()
+    tell(kind, status, text)
+
+
+def answer(kind, status, text):
+    if os.getpid() != owner:  # a fork of the run came back from run()
+        os._exit(status)
+    send(kind, status, text)
+
+
+def wait():
+    """The request's parts; one read when it is small."""
+    view = memoryview(buffer)
+    have, need, sizes = 0, 24, None
+    while have < need:
+        n = os.readv(channel, [view[have:]])
+        if n == 0:
+            os._exit(0)  # init gave this runner up
+        have += n
+        if not sizes and have >= 24:
+            sizes = struct.unpack_from("<6I", buffer)
+            need = 24 + sum(sizes[1:5])
+            if need > len(buffer):
+                more = bytearray(need)
+                more[:have] = view[:have]
+                view = memoryview(more)
+    parts, at = [], 24
+    for n in sizes[1:5]:
+        parts.append(bytes(view[at:at + n]))
+        at += n
+    return parts
+
+
+def main():
+    global buffer
+    is_preloaded = sys.argv[1:2] == ["preload"]
+    open_channel()
+    for name in list(os.environ):
+        if name.startswith("MALLOC_"):
+            del os.environ[name]
+    sys.argv = ["run"]
+    sys.path.insert(0, "/workspace")
+    replace_stdout()
+    progress("python: started")
+    buffer = bytearray(256 << 10)
+    if is_preloaded:
+        preload()
+    rehearse()
+    reseed()
+    keep_memory()
+    gc.collect()
+    gc.freeze()
+    flush()
+    send(WAITING)
+    code, text_in, text_config, env = wait()
+    reseed()
+    for pair in env.split(b"\0"):
+        name, eq, value = pair.partition(b"=")
+        if eq and name:
+            os.environb[name] = value
+    serve(code, text_in, text_config, answer)
+    # The answer is told: init ends this process and all that it started.
+    os.read(channel, 1)
+    os._exit(0)
+
+
+main()

@@ -1,0 +1,352 @@
+"""One VM of build/hutch-vmm and its guest, spoken to by the guest protocol.
+
+No daemon is involved: the test holds the control socket and the channel.
+Standard library only.
+"""
+
+import os
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+import cbor
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.path.join(ROOT, "build")
+
+UP = {1: "HELLO", 2: "READY", 3: "BOUND", 4: "STARTED", 5: "OUTPUT",
+      6: "ENDED", 7: "PONG", 8: "PROGRESS"}
+WELCOME, PREPARE, BIND, RUN, EXEC, KILL, ACK, PING, POWEROFF = range(65, 74)
+HOW = {1: "exited", 2: "signaled", 3: "timed_out", 4: "cancelled", 5: "oom",
+       6: "not_started", 7: "result_too_large", 8: "result_not_json"}
+ENDED = {1: "how", 2: "code", 3: "signal", 4: "result", 5: "error",
+         6: "stdout_bytes", 7: "stderr_bytes", 8: "user_us", 9: "sys_us",
+         10: "rss_bytes"}
+
+
+class GuestError(Exception):
+    pass
+
+
+def make_disk(path, size=10 << 30):
+    with open(path, "wb") as f:
+        f.truncate(size)
+    subprocess.run(
+        ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-J", "size=4",
+         "-O", "quota", "-E",
+         "quotatype=usrquota,packed_meta_blocks=1,assume_storage_prezeroed=1,"
+         "lazy_itable_init=0", path],
+        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Output:
+    """What came of one stream: pieces by offset."""
+
+    def __init__(self):
+        self.pieces = []
+        self.total = 0
+
+    def add(self, offset, total, data):
+        if self.pieces and offset < self.end():
+            raise GuestError(f"offset {offset} went backwards")
+        self.pieces.append((offset, bytes(data)))
+        self.total = total
+
+    def end(self):
+        return self.pieces[-1][0] + len(self.pieces[-1][1])
+
+    def bytes(self):
+        return b"".join(p for _, p in self.pieces)
+
+    def gaps(self):
+        at, out = 0, []
+        for offset, data in self.pieces:
+            if offset != at:
+                out.append((at, offset))
+            at = offset + len(data)
+        return out
+
+
+class Command:
+    def __init__(self):
+        self.started = None
+        self.out = {1: Output(), 2: Output()}
+        self.end = None
+        self.ended_at = None
+
+    @property
+    def stdout(self):
+        return self.out[1].bytes()
+
+    @property
+    def stderr(self):
+        return self.out[2].bytes()
+
+
+class VM:
+    def __init__(self, template, mem=512, vcpus=1, verbose=False, disk=True,
+                 extra=(), kernel=None):
+        self.verbose = verbose
+        self.dir = tempfile.mkdtemp(prefix="hutch-guest-test-")
+        self.log = b""
+        self.buf = b""
+        self.commands = {}
+        self.ready = self.bound = self.hello = None
+        self.progress = []
+        self.pongs = 0
+        self.next_cmd = 0
+        self.t0 = time.monotonic()
+        self.control, control = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel, channel = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_STREAM)
+        self.log_fd, log_fd = os.pipe()
+        disks = ["--disk", os.path.join(BUILD, "guest/init.erofs") + ",ro",
+                 "--disk", os.path.join(BUILD, "images",
+                                        template + ".erofs") + ",ro"]
+        if disk:
+            path = os.path.join(self.dir, "disk")
+            make_disk(path)
+            disks += ["--disk", path + ",lazy"]
+        argv = [os.path.join(BUILD, "hutch-vmm"),
+                "--kernel", kernel or os.path.join(BUILD, "images/vmlinux"),
+                "--mem", str(mem), "--vcpus", str(vcpus), *disks,
+                "--control", f"fd:{control.fileno()}",
+                "--channel", f"fd:{channel.fileno()}",
+                "--log", f"fd:{log_fd}", *extra]
+        if "--uid" not in argv and "--no-confine" not in argv:
+            argv.append("--no-confine")
+        self.proc = subprocess.Popen(
+            argv, pass_fds=[control.fileno(), channel.fileno(), log_fd],
+            stdin=subprocess.DEVNULL)
+        control.close()
+        channel.close()
+        os.close(log_fd)
+        self.channel.setblocking(False)
+
+    # -- frames ---------------------------------------------------------
+
+    def send(self, kind, payload=None, cmd=0):
+        body = cbor.encode(payload or {})
+        data = cbor.FRAME.pack(len(body), kind, 0, cmd) + body
+        while data:
+            try:
+                data = data[self.channel.send(data):]
+            except BlockingIOError:
+                self.pump(0.1)
+
+    def say(self, text):
+        if self.verbose:
+            print(f"[{time.monotonic() - self.t0:7.2f}] {text}", flush=True)
+
+    def on_frame(self, kind, cmd, body):
+        name = UP.get(kind, str(kind))
+        if name == "OUTPUT":
+            offset, total, stream = cbor.OUTPUT.unpack_from(body)
+            data = body[cbor.OUTPUT.size:]
+            self.say(f"OUTPUT cmd {cmd} stream {stream} at {offset} "
+                     f"+{len(data)} of {total}")
+            self.commands[cmd].out[stream].add(offset, total, data)
+            return
+        if name == "PROGRESS":
+            self.progress.append((time.monotonic() - self.t0, body.decode()))
+            self.say("PROGRESS " + body.decode())
+            return
+        value = cbor.decode(body)
+        self.say(f"{name} cmd {cmd} {value}")
+        now = time.monotonic()
+        if name == "HELLO":
+            self.hello = value
+        elif name == "READY":
+            self.ready = value
+        elif name == "BOUND":
+            self.bound = value
+        elif name == "PONG":
+            self.pongs += 1
+        elif name == "STARTED":
+            self.commands[cmd].started = now
+        elif name == "ENDED":
+            c = self.commands[cmd]
+            if c.end:
+                raise GuestError(f"command {cmd} ended twice")
+            c.end = {ENDED[k]: v for k, v in value.items()}
+            c.end["how"] = HOW[c.end["how"]]
+            c.ended_at = now
+
+    def pump(self, timeout):
+        """Take in what there is, waiting up to `timeout` seconds."""
+        fds = [self.channel, self.log_fd]
+        ready, _, _ = select.select(fds, [], [], timeout)
+        if self.log_fd in ready:
+            data = os.read(self.log_fd, 65536)
+            self.log += data
+            if self.verbose and data:
+                for line in data.decode("utf-8", "replace").splitlines():
+                    self.say("| " + line)
+            if not data:
+                self.log_fd_closed()
+        if self.channel in ready:
+            data = self.channel.recv(1 << 20)
+            if not data:
+                raise GuestError("the channel closed; last log:\n" +
+                                 self.log[-2000:].decode("utf-8", "replace"))
+            self.buf += data
+            while len(self.buf) >= 16:
+                n, kind, _, cmd = cbor.FRAME.unpack_from(self.buf)
+                if len(self.buf) < 16 + n:
+                    break
+                body, self.buf = self.buf[16:16 + n], self.buf[16 + n:]
+                self.on_frame(kind, cmd, body)
+
+    def log_fd_closed(self):
+        if self.proc.poll() is not None:
+            raise GuestError(
+                f"the VMM ended with {self.proc.returncode}; last log:\n" +
+                self.log[-2000:].decode("utf-8", "replace"))
+        time.sleep(0.05)
+
+    def wait(self, what, timeout):
+        """Until what() is true."""
+        end = time.monotonic() + timeout
+        while not what():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise GuestError("timed out; last log:\n" +
+                                 self.log[-3000:].decode("utf-8", "replace"))
+            self.pump(min(left, 1))
+
+    # -- a life ---------------------------------------------------------
+
+    def boot(self, timeout=180):
+        self.wait(lambda: self.hello, timeout)
+        self.send(WELCOME, {1: 1})
+        return time.monotonic() - self.t0
+
+    def prepare(self, runner, preload=False, disk=True, timeout=3600):
+        t = time.monotonic()
+        self.send(PREPARE, {1: runner, 2: preload, 3: disk})
+        self.wait(lambda: self.ready, timeout)
+        if not self.ready[1]:
+            raise GuestError("READY says: " + self.ready.get(2, "?"))
+        return time.monotonic() - t
+
+    def bind_payload(self, mem=256 << 20, pids=64, disk=0, hostname="sbx"):
+        return {1: os.urandom(64), 2: time.time_ns(), 3: hostname,
+                4: os.urandom(16).hex(), 5: mem, 6: pids, 7: disk}
+
+    def bind(self, timeout=60, **kw):
+        t = time.monotonic()
+        self.bound = None
+        self.send(BIND, self.bind_payload(**kw))
+        self.wait(lambda: self.bound, timeout)
+        if not self.bound[1]:
+            raise GuestError("BOUND says: " + self.bound.get(2, "?"))
+        return time.monotonic() - t
+
+    def ask(self, kind, payload):
+        self.next_cmd += 1
+        self.commands[self.next_cmd] = Command()
+        self.send(kind, payload, self.next_cmd)
+        return self.next_cmd
+
+    def start_run(self, code, input=None, config=None, timeout_ms=60000,
+                  env=(), **kw):
+        p = {1: code.encode() if isinstance(code, str) else code,
+             4: timeout_ms}
+        if input is not None:
+            p[2] = input.encode() if isinstance(input, str) else input
+        if config is not None:
+            p[3] = config.encode() if isinstance(config, str) else config
+        if env:
+            p[5] = [e.encode() for e in env]
+        p.update({{"head": 6, "tail": 7}[k]: v for k, v in kw.items()})
+        return self.ask(RUN, p)
+
+    def start_exec(self, argv, cwd=None, stdin=b"", timeout_ms=60000, env=(),
+                   **kw):
+        p = {8: [a.encode() if isinstance(a, str) else a for a in argv],
+             4: timeout_ms}
+        if cwd:
+            p[9] = cwd
+        if stdin:
+            p[10] = stdin
+        if env:
+            p[5] = [e.encode() for e in env]
+        p.update({{"head": 6, "tail": 7}[k]: v for k, v in kw.items()})
+        return self.ask(EXEC, p)
+
+    def finish(self, cmd, timeout=120, ack=True):
+        c = self.commands[cmd]
+        self.wait(lambda: c.end, timeout)
+        if ack:
+            self.send(ACK, {}, cmd)
+        return c
+
+    def run(self, code, input=None, timeout=180, **kw):
+        return self.finish(self.start_run(code, input, **kw), timeout)
+
+    def exec(self, argv, timeout=180, **kw):
+        return self.finish(self.start_exec(argv, **kw), timeout)
+
+    def ping(self, timeout=30):
+        t = time.monotonic()
+        want = self.pongs + 1
+        self.send(PING)
+        self.wait(lambda: self.pongs >= want, timeout)
+        return time.monotonic() - t
+
+    # -- control --------------------------------------------------------
+
+    def request(self, kind, fds=(), seq=1, timeout=120):
+        head = struct.pack("<IIiI", kind, seq, 0, 0)
+        socket.send_fds(self.control, [head], list(fds))
+        self.control.settimeout(timeout)
+        while True:
+            data = self.control.recv(70000)
+            if not data:
+                raise GuestError("the control socket closed")
+            t, s, status, n = struct.unpack_from("<IIiI", data)
+            if t == kind | 0x100 and s == seq:
+                if status:
+                    raise GuestError(f"control {kind}: {os.strerror(-status)}")
+                return data[16:16 + n]
+
+    def stats(self):
+        names = ("exits exits_io exits_mmio exits_pvx exits_other "
+                 "insn_emulation blk_reads blk_writes blk_read_bytes "
+                 "blk_write_bytes vsock_rx_bytes vsock_tx_bytes rule_breaks "
+                 "syscalls_io").split()
+        body = self.request(4)
+        return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", body)))
+
+    def poweroff(self, timeout=60):
+        self.send(POWEROFF)
+        end = time.monotonic() + timeout
+        while self.proc.poll() is None and time.monotonic() < end:
+            try:
+                self.pump(0.2)
+            except (GuestError, OSError):
+                pass
+        return self.proc.poll()
+
+    def close(self):
+        self.control.close()
+        self.channel.close()
+        if self.proc.poll() is None:
+            try:
+                self.proc.wait(5)
+            except subprocess.TimeoutExpired:
+                self.proc.kill()
+                self.proc.wait()
+        os.close(self.log_fd)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
