@@ -26,9 +26,8 @@ void engine_op_end(struct engine *e)
 
 /* ---- life
 /* ---- life -------------------------------------------------------------- */
-* /
 
-	static void boot_id_read(char ret[40])
+static void boot_id_read(char ret[40])
 {
 	_cleanup_fd_ int fd =
 		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
