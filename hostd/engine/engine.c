@@ -24,7 +24,6 @@ void engine_op_end(struct engine *e)
 		engine_free(e);
 }
 
-/* ---- life
 /* ---- life -------------------------------------------------------------- */
 
 static void boot_id_read(char ret[40])
