@@ -72,20 +72,17 @@ static const struct rule rules[] = {
 
 	/* I/O thread: disks and channel */
 	CALL(I, io_uring_enter),
-	CALL(I | M, io_uring_register), /* files of new connections; the ring
-					 * refuses all else */
-	CALL(I | M, preadv),		/* --sync-io, drained disks */
-	CALL(I | M, pwritev),
-	CALL(I | M, preadv2),
-	CALL(I | M, pwritev2),
-	CALL(I | M, fdatasync),
-	CALL(I | M, fallocate),
-	CALL(I | M, fstat),
-	CALL(I | M, newfstatat), /* glibc's fstat */
-	CALL(I | M, lseek),	 /* allocated ranges of a disk; snapshots */
-	CALL(I, ppoll),		 /* --sync-io */
-	CALL(I | M, poll),	 /* main loop; hang-up of a connection */
-	CALL(I | M, read),	 /* eventfds */
+	CALL(I, io_uring_register), /* files of new connections; the ring
+				     * refuses all else */
+	CALL(I, preadv),	    /* --sync-io */
+	CALL(I, pwritev),	    /* --sync-io */
+	CALL(I, fdatasync),	    /* --sync-io */
+	CALL(I, fallocate),	    /* discard */
+	CALL(I, newfstatat),	    /* space that a disk has allocated */
+	CALL(I, lseek),		    /* its allocated ranges */
+	CALL(I, ppoll),		    /* --sync-io */
+	CALL(I | M, poll),	    /* main loop; hang-up of a connection */
+	CALL(I | M, read),	    /* eventfds */
 	CALL(I | M, sendmsg),
 	CALL(I | M, recvmsg),
 	CALL(I, shutdown),
@@ -125,23 +122,23 @@ void confine_threads_off(void)
 
 static int add_rule(scmp_filter_ctx ctx, const struct rule *r)
 {
+	struct scmp_arg_cmp cmp = {.arg = r->arg, .datum_a = r->value};
+
 	switch (r->check) {
 	case NONE:
 		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, r->nr, 0);
 	case ARG_EQ:
-		return seccomp_rule_add(
-			ctx, SCMP_ACT_ALLOW, r->nr, 1,
-			SCMP_CMP32(r->arg, SCMP_CMP_EQ, (uint32_t)r->value));
-	case ARG_WITHOUT:
-		return seccomp_rule_add(
-			ctx, SCMP_ACT_ALLOW, r->nr, 1,
-			SCMP_CMP64(r->arg, SCMP_CMP_MASKED_EQ, r->value, 0));
+		cmp.op = SCMP_CMP_EQ;
+		break;
+	case ARG_WITHOUT: /* (argument & value) == 0 */
+		cmp.op = SCMP_CMP_MASKED_EQ;
+		break;
 	case ARG_OWN_PID:
-		return seccomp_rule_add(
-			ctx, SCMP_ACT_ALLOW, r->nr, 1,
-			SCMP_CMP32(r->arg, SCMP_CMP_EQ, (uint32_t)getpid()));
+		cmp.op = SCMP_CMP_EQ;
+		cmp.datum_a = (scmp_datum_t)getpid();
+		break;
 	}
-	return -EINVAL;
+	return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, r->nr, 1, &cmp);
 }
 
 int confine_thread(enum confine_kind kind, struct err *e)

@@ -86,15 +86,16 @@ static int check_caps(struct kvm *k, struct err *e)
 
 static int list_msrs(struct kvm *k, struct err *e)
 {
-	struct {
-		struct kvm_msr_list head;
-		uint32_t index[KVM_MSRS_MAX];
-	} list = {.head = {.nmsrs = KVM_MSRS_MAX}};
+	union {
+		struct kvm_msr_list list;
+		uint8_t room[sizeof(struct kvm_msr_list) +
+			     KVM_MSRS_MAX * sizeof(uint32_t)];
+	} u = {.list = {.nmsrs = KVM_MSRS_MAX}};
 
-	if (ioctl(k->dev, KVM_GET_MSR_INDEX_LIST, &list) < 0)
+	if (ioctl(k->dev, KVM_GET_MSR_INDEX_LIST, &u) < 0)
 		return fail(e, "KVM_GET_MSR_INDEX_LIST");
-	k->n_msrs = list.head.nmsrs;
-	memcpy(k->msr, list.index, k->n_msrs * sizeof(k->msr[0]));
+	k->n_msrs = u.list.nmsrs;
+	memcpy(k->msr, u.list.indices, k->n_msrs * sizeof(k->msr[0]));
 	return 0;
 }
 

@@ -14,7 +14,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOCK_STEP_NS   20000000
+#define LOCK_STEPS_MAX 50
 
 static int bad_fd(const char *name, int fd, struct err *e)
 {
@@ -95,8 +99,17 @@ static int disk_lock(const struct disk_options *d, unsigned idx, struct err *e)
 		.l_whence = SEEK_SET,
 	};
 
-	if (fcntl(d->src.fd, F_OFD_SETLK, &l) == 0)
-		return 0;
+	const struct timespec step = {.tv_nsec = LOCK_STEP_NS};
+
+	/* io_uring lets go of the files of a VM that has ended a little later
+	 * than its exit, so a held lock is looked at again for a while. */
+	for (unsigned i = 0; i < LOCK_STEPS_MAX; i++) {
+		if (fcntl(d->src.fd, F_OFD_SETLK, &l) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EACCES)
+			break;
+		nanosleep(&step, NULL);
+	}
 	if (errno == EAGAIN || errno == EACCES)
 		return err_set(e, ERR_INVALID_REQUEST, "disk",
 			       "disk %u is %s by another VM", idx,

@@ -30,7 +30,8 @@ $(foreach g,tiny triple loop badinsn count timer,$(eval $(call tiny_guest,$(g)))
 # Unit tests stand beside the code; those with guests are in tests/vmm.
 define vmm_test
 UNIT_TESTS += tests/$(1)_test
-$(call program,tests/$(1)_test,$(2) $(BASE_SRCS),-lcbor -lcmocka -lpthread)
+$(call program,tests/$(1)_test,$(2) $(BASE_SRCS),\
+	-lcbor -lseccomp -lcap-ng -lcmocka -lpthread)
 endef
 $(eval $(call vmm_test,pvxsave,vmm/x86/pvxsave_test.c vmm/x86/pvxsave.c \
 	vmm/kvm.c vmm/thread.c vmm/mem.c))
@@ -38,3 +39,20 @@ $(eval $(call vmm_test,codec,vmm/snapshot/codec_test.c vmm/snapshot/codec.c \
 	vmm/snapshot/state.c vmm/snapshot/sha256.c))
 $(eval $(call vmm_test,boot,vmm/x86/boot_test.c $(VMM_X86_SRCS) vmm/kvm.c \
 	vmm/thread.c vmm/mem.c))
+$(eval $(call vmm_test,confine,vmm/confine_test.c vmm/confine.c))
+
+# A Linux root with one program: says the time on the log port.
+$(B)/guests/clock.erofs: vmm/x86/guests/clock.c
+	@mkdir -p $(B)/guests/clock.root/sbin $(B)/guests/clock.root/dev
+	@echo "  EROFS   $@"
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -static \
+		-o $(B)/guests/clock.root/sbin/hutch-init $<
+	$(Q)mkfs.erofs --quiet --all-root -T 0 $@.new $(B)/guests/clock.root \
+		> /dev/null && mv $@.new $@
+PROGRAMS += guests/clock.erofs
+
+$(eval $(call fuzz_target,kernel_loader,vmm/x86/elf_fuzz.c vmm/x86/elf.c \
+	vmm/mem.c $(BASE_SRCS)))
+$(eval $(call fuzz_target,snapshot_state,vmm/snapshot/state_fuzz.c \
+	vmm/snapshot/codec.c vmm/snapshot/sha256.c vmm/snapshot/memfile.c \
+	vmm/x86/ioapic.c vmm/kvm.c vmm/thread.c $(BASE_SRCS),-lcbor -lpthread))

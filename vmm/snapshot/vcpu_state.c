@@ -59,26 +59,29 @@ static bool may_msr_refuse(uint32_t index)
 	return false;
 }
 
-struct one_msr {
-	struct kvm_msrs head;
-	struct kvm_msr_entry entry;
+/* struct kvm_msrs with room for one entry. */
+union one_msr {
+	struct kvm_msrs msrs;
+	uint8_t room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)];
 };
 
 static bool msr_get(int vcpu_fd, uint32_t index, uint64_t *ret)
 {
-	struct one_msr m = {.head = {.nmsrs = 1}, .entry = {.index = index}};
+	union one_msr m = {.msrs = {.nmsrs = 1}};
 
+	m.msrs.entries[0].index = index;
 	if (ioctl(vcpu_fd, KVM_GET_MSRS, &m) != 1)
 		return false;
-	*ret = m.entry.data;
+	*ret = m.msrs.entries[0].data;
 	return true;
 }
 
 static bool msr_set(int vcpu_fd, uint32_t index, uint64_t value)
 {
-	struct one_msr m = {.head = {.nmsrs = 1},
-			    .entry = {.index = index, .data = value}};
+	union one_msr m = {.msrs = {.nmsrs = 1}};
 
+	m.msrs.entries[0].index = index;
+	m.msrs.entries[0].data = value;
 	return ioctl(vcpu_fd, KVM_SET_MSRS, &m) == 1;
 }
 

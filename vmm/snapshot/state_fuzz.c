@@ -1,0 +1,62 @@
+/*
+ * Fuzz: the state file of a snapshot.
+ *
+ * Input: a body, put into an envelope with a right sum (or, when the first
+ * byte is odd, a whole file).  What is accepted must survive being written
+ * and read again, and goes on to the checks of what it describes.
+ */
+#include "fuzz.h"
+#include "memfile.h"
+#include "state.c" /* its envelope and parser */
+#include <sys/mman.h>
+
+static void check_accepted(const struct vm_state *s)
+{
+	static struct vm_state again;
+	struct ioapic apic = {0};
+	struct mem mem = {.size = s->mem_bytes};
+	struct err e = {0};
+	int fd = memfd_create("state", MFD_CLOEXEC);
+
+	if (fd < 0 || state_write(fd, s, &e) < 0 ||
+	    state_read(fd, &again, &e) < 0 || again.n_vcpus != s->n_vcpus ||
+	    again.n_vcpus > VCPUS_MAX || again.n_disks > DISKS_MAX ||
+	    again.n_extents > STATE_EXTENTS_MAX)
+		abort();
+	(void)ioapic_load(&apic, &s->ioapic);
+	/* No file of this size: refused before anything is mapped. */
+	if (memfile_map(&mem, fd, s, false, &e) == 0 && s->n_extents)
+		abort();
+	close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	static struct envelope v, back;
+	static struct vm_state s;
+	_cleanup_bytes_ struct bytes file = {0};
+	struct err e = {0};
+	int r;
+
+	fuzz_begin();
+	if (len < 1 || len > sizeof(v.body))
+		return 0;
+	if (data[0] & 1) {
+		r = parse(data + 1, len - 1, &back, &s, &e);
+	} else {
+		memcpy(v.magic, MAGIC, sizeof(v.magic));
+		v.version = STATE_VERSION;
+		v.n_body = (uint32_t)len - 1;
+		memcpy(v.body, data + 1, len - 1);
+		sum_of(v.body, v.n_body, v.sum);
+		if (codec_encode(&file, envelope_table, &v) < 0)
+			abort();
+		r = parse(file.data, file.len, &back, &s, &e);
+	}
+	/* Past the envelope: the body's fields were read. */
+	if (r == 0 || strstr(e.text, "field"))
+		fuzz_reach();
+	if (r == 0)
+		check_accepted(&s);
+	return 0;
+}
