@@ -2,6 +2,7 @@
 #include "cache.h"
 #include "../clock.h"
 #include "../image/sparse.h"
+#include "bytes.h"
 #include "fd.h"
 #include "log.h"
 #include <errno.h>
@@ -69,12 +70,16 @@ static json_t *meta_load(int dir)
 {
 	_cleanup_fd_ int fd =
 		openat(dir, "meta.json", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_bytes_ struct bytes b = {0};
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-	    st.st_size > META_BYTES_MAX)
+	    st.st_size > META_BYTES_MAX ||
+	    bytes_reserve(&b, (size_t)st.st_size) ||
+	    fd_read_all(fd, b.data, (size_t)st.st_size))
 		return NULL;
-	return json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+	return json_loadb((const char *)b.data, (size_t)st.st_size,
+			  JSON_REJECT_DUPLICATES, NULL);
 }
 
 /* Opens files[i] of the entry and holds it against its line in meta.json. */
