@@ -35,6 +35,7 @@ struct store_op {
 
 /* Hand over; done() runs exactly once. */
 void store_submit(struct store *s, struct store_op *op);
+bool store_is_closing(const struct store *s);
 /* Run it and wait; for the start, before the loop runs. op->rc tells. */
 void store_run_now(struct store *s, struct store_op *op);
 

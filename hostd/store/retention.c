@@ -107,7 +107,7 @@ static void erase_done(struct store_op *op)
 {
 	struct erase_op *e = (struct erase_op *)op;
 
-	if (!op->rc && e->has_more) {
+	if (!op->rc && e->has_more && !store_is_closing(op->store)) {
 		store_submit(op->store, op);
 		return;
 	}

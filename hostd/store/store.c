@@ -177,6 +177,11 @@ void store_submit(struct store *s, struct store_op *op)
 	pthread_mutex_unlock(&s->lock);
 }
 
+bool store_is_closing(const struct store *s)
+{
+	return s->is_ending; /* written on this thread */
+}
+
 struct now_op {
 	struct store_op op;
 	struct store_op *inner;

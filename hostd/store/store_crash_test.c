@@ -207,7 +207,7 @@ static void check_all(struct fixture *f, int from)
 
 static void nothing_told_is_lost(void **state)
 {
-	int rounds = is_long_run() ? 10000 : 100;
+	int rounds = is_long_run() ? 2000 : 100;
 	struct fixture f;
 	int from = 0, told = 0, first = 0;
 

@@ -390,103 +390,6 @@ static void restart_settles_what_ran(void **state)
 	answer_finish(&a);
 }
 
-static void run_to_end(int n, enum sandbox_kind kind, int64_t ended_ms)
-{
-	struct sandbox_rec s = sandbox_of(n);
-	struct command_rec c = command_of(n);
-	struct store_found found;
-	char key[16];
-
-	snprintf(key, sizeof(key), "k%d", n);
-	assert_int_equal(begin_now(&f, n, key, &found), 0);
-	s.kind = kind;
-	fixture_close(&f);
-	if (kind == SBX_KIND_HELD)
-		raw_exec(&f, "UPDATE sandbox SET kind = 2 WHERE status = 1");
-	fixture_open(&f);
-	s.status = SBX_DESTROYED;
-	s.ended_ms = c.ended_ms = ended_ms;
-	c.status = CMD_SUCCEEDED;
-	c.out[1].total = 5;
-	bytes_append(&c.out[1].head, "hello", 5);
-	assert_int_equal(update_now(&f, &s, &c, true), 0);
-	command_rec_finish(&c);
-}
-
-static void erase(int64_t now_ms)
-{
-	struct answer a;
-
-	answer_init(&a, &f);
-	assert_int_equal(store_retention(f.store, now_ms, on_rc, &a), 0);
-	answer_wait(&a, 1);
-	assert_int_equal(a.rc, 0);
-}
-
-static void retention_erases_in_time(void **state)
-{
-	const int64_t end = 1700000000000, day = 86400000;
-	struct answer a;
-
-	(void)state;
-	run_to_end(1, SBX_KIND_ONE_CALL, end);
-	run_to_end(2, SBX_KIND_HELD, end);
-	answer_init(&a, &f);
-	erase(end + 7 * day - 1);
-	store_command_get(f.store, "env_a", "main", sandbox_of(1).command, true,
-			  on_command, &a);
-	answer_wait(&a, 1);
-	assert_int_equal(a.cmd.out[1].head.len, 5);
-	assert_false(a.cmd.out[1].is_expired);
-	erase(end + 7 * day);
-	store_command_get(f.store, "env_a", "main", sandbox_of(1).command, true,
-			  on_command, &a);
-	answer_wait(&a, 2);
-	assert_int_equal(a.cmd.out[1].head.len, 0);
-	assert_int_equal(a.cmd.out[1].total, 5);
-	assert_true(a.cmd.out[1].is_expired);
-	store_command_get(f.store, "env_a", "main", sandbox_of(2).command, true,
-			  on_command, &a);
-	answer_wait(&a, 3);
-	assert_int_equal(a.cmd.out[1].head.len, 5); /* held: with the record */
-	erase(end + 30 * day - 1);
-	store_sandbox_get(f.store, "env_a", "main", sandbox_of(1).id,
-			  on_sandbox, &a);
-	answer_wait(&a, 4);
-	assert_int_equal(a.rc, 0);
-	erase(end + 30 * day);
-	answer_finish(&a);
-	fixture_close(&f);
-	assert_int_equal(raw_number(&f, "SELECT (SELECT count(*) FROM sandbox)"
-					" + (SELECT count(*) FROM command)"
-					" + (SELECT count(*) FROM blob)"
-					" + (SELECT count(*) FROM idempotency)"
-					" + (SELECT count(*) FROM event WHERE"
-					" kind <> 3)"),
-			 0);
-	fixture_open(&f);
-}
-
-static void retention_in_many_bites(void **state)
-{
-	struct answer a;
-
-	(void)state;
-	answer_init(&a, &f);
-	for (int n = 1; n <= 250; n++) {
-		struct sandbox_rec s = sandbox_of(n);
-
-		s.status = SBX_LOST;
-		s.ended_ms = 1000;
-		store_update(f.store, &s, NULL, false, on_rc, &a);
-	}
-	answer_wait(&a, 250);
-	erase(STORE_RECORDS_KEPT_MS + 1000);
-	fixture_close(&f);
-	assert_int_equal(raw_number(&f, "SELECT count(*) FROM sandbox"), 0);
-	fixture_open(&f);
-}
-
 /* An answer may ask for more while the store closes. */
 static void on_rc_more(void *ctx, int rc)
 {
@@ -521,8 +424,7 @@ int main(void)
 		TEST(begin_is_found_again),	TEST(update_and_read_back),
 		TEST(lists_page_newest_first),	TEST(commits_are_grouped),
 		TEST(a_bad_op_fails_alone),	TEST(keys_live_in_environments),
-		TEST(restart_settles_what_ran), TEST(retention_erases_in_time),
-		TEST(retention_in_many_bites),	TEST(close_answers_everything),
+		TEST(restart_settles_what_ran), TEST(close_answers_everything),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
