@@ -96,7 +96,7 @@ static void overwrite(const char *file, off_t at, const char *text)
 	int fd;
 
 	snprintf(path, sizeof(path), "snapshots/" KEY "/%s", file);
-	fchmodat(cache.dir_fd, path, 0600, 0);
+	assert_int_equal(fchmodat(cache.dir_fd, path, 0600, 0), 0);
 	fd = openat(cache.dir_fd, path, O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(fd_pwrite_all(fd, text, strlen(text), at), 0);
