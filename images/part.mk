@@ -2,7 +2,8 @@
 #
 #   make images          all of them, built or found in the cache
 #   make images-kernel   one: kernel python node shell libcbor
-#   make images-test     the cache, byte for byte reproduction, first use
+#   make images-test     the cache, byte for byte reproduction, first use,
+#                        registers on this machine's KVM (needs hutch-vmm)
 #
 # Results are links in build/images, beside images.json.
 
@@ -25,9 +26,10 @@ images-test: images
 	$(IMAGES_DIR)/test-cache.sh
 	$(IMAGES_DIR)/test-reproducible.sh
 	$(IMAGES_DIR)/test-smoke.sh
+	$(IMAGES_DIR)/test-vectest.sh
 
 build/images/vectest: images/kernel/vectest.c
 	@mkdir -p $(@D)
-	gcc -O2 -Wall -Wextra -static -o $@ $<
+	gcc -O2 -Wall -Wextra -static -Iapi -o $@ $<
 
 .PHONY: images images-test $(addprefix images-,$(IMAGE_NAMES))

@@ -13,9 +13,10 @@
  * three must not notice. Also works as a guest's first process: then it writes
  * to the kernel's log. Static, nothing but libc:
  *
- *	gcc -O2 -static -o vectest vectest.c
+ *	gcc -O2 -static -Iapi -o vectest images/kernel/vectest.c
  */
 #define _GNU_SOURCE
+#include "guest_abi.h"
 #include <cpuid.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -211,7 +212,7 @@ static void on_timer(int sig)
 static void worker(int id)
 {
 	static struct regs in, out;
-	struct itimerval every = {{0, 37000 + id * 1000}, {0, 37000}};
+	struct itimerval every = {{0, 97000 + id * 1000}, {0, 97000}};
 	struct sigaction sa = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
 	uint64_t n;
 	int status;
@@ -528,10 +529,10 @@ int main(int argc, char **argv)
 	say("vectest: %ld signals, %ld forks, %ld forged frames",
 	    shared->signals, shared->forks, shared->forged);
 	say("vectest checks=%ld wrong=%ld", shared->checks, shared->wrong);
-	if (init) { /* leave the VM by whatever it offers */
+	if (init) { /* leave the VM: hutch-vmm, or QEMU, or by itself */
 		if (iopl(3) == 0) {
+			outl(HUTCH_POWER_OFF, HUTCH_PORT_POWER);
 			outb(shared->wrong != 0, 0xf4);
-			outw(0x2000, 0x604);
 		}
 		reboot(RB_POWER_OFF);
 	}

@@ -6,7 +6,7 @@
 #       inputs                 what KEY is the hash of, to read
 #       stamp                  inode, size and times when last verified
 #   $CACHE/dl/SHA256           downloads (fetch.sh)
-#   $CACHE/lock/NAME           held while NAME is built or verified
+#   $CACHE/lock/NAME-KEY       held while that one is built or verified
 #   $CACHE/tmp/                builds under way
 #
 # An entry appears by one rename and is never changed after. It is used when
@@ -73,7 +73,7 @@ cache_make() {
 	key=$(printf '%s\n' "$inputs" | sha256sum | cut -c1-32)
 	entry=$CACHE/out/$name-$key
 	mkdir -p "$CACHE/out" "$CACHE/lock"
-	exec {fd}>"$CACHE/lock/$name"
+	exec {fd}>"$CACHE/lock/$name-$key"
 	if ! flock -n "$fd"; then
 		say "$name: another build holds the lock, waiting"
 		flock "$fd"

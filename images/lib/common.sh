@@ -32,9 +32,10 @@ elapsed() { printf '%dm%02ds' $((($(date +%s) - $1) / 60)) $((($(date +%s) - $1)
 # that it can be ended as a whole when this script is.
 LONG_PID=
 long() {
-	local what=$1 log=$2 start n=0
+	local what=$1 log=$2 start said
 	shift 2
 	start=$(date +%s)
+	said=$SECONDS
 	say "$what ..."
 	set -m
 	"$@" >"$log" 2>&1 </dev/null &
@@ -42,8 +43,9 @@ long() {
 	LONG_PID=$!
 	while kill -0 "$LONG_PID" 2>/dev/null; do
 		sleep 0.2
-		n=$((n + 1))
-		[ $((n % 75)) -ne 0 ] || say "$what ... $(elapsed "$start")"
+		[ $((SECONDS - said)) -ge 15 ] || continue
+		said=$SECONDS
+		say "$what ... $(elapsed "$start")"
 	done
 	if ! wait "$LONG_PID"; then
 		LONG_PID=
