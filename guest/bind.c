@@ -40,15 +40,16 @@ void bind_init(void)
 
 static int entropy_give(const struct span *s)
 {
-	struct {
-		struct rand_pool_info info;
-		uint8_t bytes[ENTROPY_BYTES];
-	} pool = {.info = {.entropy_count = ENTROPY_BYTES * 8,
-			   .buf_size = ENTROPY_BYTES}};
+	union {
+		struct rand_pool_info info; /* ends in an array of words */
+		uint8_t room[sizeof(struct rand_pool_info) + ENTROPY_BYTES];
+	} pool;
 
 	if (s->len != ENTROPY_BYTES)
 		return -EINVAL;
-	memcpy(pool.bytes, s->data, ENTROPY_BYTES);
+	pool.info.entropy_count = ENTROPY_BYTES * 8;
+	pool.info.buf_size = ENTROPY_BYTES;
+	memcpy(pool.info.buf, s->data, ENTROPY_BYTES);
 	if (ioctl(random_fd, RNDADDENTROPY, &pool) ||
 	    ioctl(random_fd, RNDRESEEDCRNG))
 		return -errno;

@@ -12,7 +12,7 @@
 /* bash opens many locale files at each start when LANG is set, so the shell's
  * template goes without. */
 static const char *const env_base[] = {
-	"PATH=" PATH_DEFAULT, "HOME=/workspace",	   "USER=sandbox",
+	("PATH=" PATH_DEFAULT), "HOME=/workspace",	   "USER=sandbox",
 	"LOGNAME=sandbox",    "SHELL=/bin/bash",	   "TMPDIR=/tmp",
 	"TERM=dumb",	      "PYTHONDONTWRITEBYTECODE=1",
 };

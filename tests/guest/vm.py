@@ -97,6 +97,7 @@ class VM:
         self.commands = {}
         self.ready = self.bound = self.hello = None
         self.progress = []
+        self.on_progress = None
         self.pongs = 0
         self.next_cmd = 0
         self.t0 = time.monotonic()
@@ -155,6 +156,8 @@ class VM:
         if name == "PROGRESS":
             self.progress.append((time.monotonic() - self.t0, body.decode()))
             self.say("PROGRESS " + body.decode())
+            if self.on_progress:
+                self.on_progress(body.decode())
             return
         value = cbor.decode(body)
         self.say(f"{name} cmd {cmd} {value}")
@@ -241,7 +244,9 @@ class VM:
     def bind(self, timeout=60, **kw):
         t = time.monotonic()
         self.bound = None
-        self.send(BIND, self.bind_payload(**kw))
+        payload = self.bind_payload(**kw)
+        self.identity = {"hostname": payload[3], "machine_id": payload[4]}
+        self.send(BIND, payload)
         self.wait(lambda: self.bound, timeout)
         if not self.bound[1]:
             raise GuestError("BOUND says: " + self.bound.get(2, "?"))
