@@ -6,7 +6,8 @@
  *   {"t":NS,"ev":"exit","vcpu":0,"reason":8}
  *   {"t":NS,"ev":"mark","vcpu":0,"value":7,"exits":1234}
  *   {"t":NS,"ev":"irq","line":5}
- *   {"t":NS,"ev":"frame","up":1,"type":3,"len":42}
+ *   {"t":NS,"ev":"kick","devices":2}            bit per device, with work
+ *   {"t":NS,"ev":"channel","port":1024,"up":1,"len":42}   bytes passed
  *   {"t":NS,"ev":"rule_break","text":"blk0: ..."}
  *   {"t":NS,"ev":"dropped","n":17}
  *
@@ -77,14 +78,20 @@ static inline void trace_irq(struct trace *t, unsigned line)
 		trace_line(t, "\"ev\":\"irq\",\"line\":%u", line);
 }
 
-static inline void trace_frame(struct trace *t, int is_up, unsigned type,
-			       uint32_t len)
+static inline void trace_kick(struct trace *t, unsigned devices)
+{
+	if (t)
+		trace_line(t, "\"ev\":\"kick\",\"devices\":%u", devices);
+}
+
+static inline void trace_channel(struct trace *t, uint32_t port, int is_up,
+				 uint32_t len)
 {
 	if (t)
 		trace_line(t,
-			   "\"ev\":\"frame\",\"up\":%d,\"type\":%u,"
+			   "\"ev\":\"channel\",\"port\":%u,\"up\":%d,"
 			   "\"len\":%u",
-			   is_up, type, len);
+			   port, is_up, len);
 }
 
 /* `text` is escaped. */

@@ -25,8 +25,24 @@ static void raise_line(void *ctx, unsigned line)
 static void wake_io(void *ctx)
 {
 	struct vm *vm = ctx;
+	unsigned kicked = 0;
 
+	if (vm->trace) {
+		/* A trace may miss a kick that comes right now: no locks. */
+		for (unsigned i = 0; i < vm->n_devices; i++)
+			if (__atomic_load_n(&vm->device[i]->kicked,
+					    __ATOMIC_RELAXED))
+				kicked |= 1u << i;
+		trace_kick(vm->trace, kicked);
+	}
 	io_wake(vm->io);
+}
+
+static void bytes_moved(void *ctx, uint32_t port, bool is_up, uint32_t len)
+{
+	struct vm *vm = ctx;
+
+	trace_channel(vm->trace, port, is_up, len);
 }
 
 static void rule_broken(void *ctx, struct virtio_dev *d, const char *what)
@@ -92,7 +108,8 @@ static int add_disk(struct vm *vm, unsigned n, const struct disk_options *d,
 
 static int add_devices(struct vm *vm, const struct options *o, struct err *e)
 {
-	static const struct vsock_ops ops = {.ask = ask_open};
+	static const struct vsock_ops ops = {.ask = ask_open,
+					     .moved = bytes_moved};
 	struct io_config cfg = {.use_ring = o->use_ring};
 	int r = io_create(&vm->io, &cfg);
 

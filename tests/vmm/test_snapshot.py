@@ -3,14 +3,19 @@
 
 test: timeout=300 long-timeout=1800
 """
+import hashlib
 import os
 import random
 import shutil
+import sys
 import tempfile
 import time
 
 import vmmlib
 from vmmlib import VMM, case, guest, note, restore, wait_until
+
+sys.path.append(os.path.join(vmmlib.TOP, "tests", "guest"))
+import cbor  # noqa: E402
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORK = tempfile.mkdtemp(prefix="hutch-snapshot-")
@@ -77,6 +82,27 @@ def _():
     first = make("timer", "timer")
     for _i in range(3):
         with restore(path("timer")) as vm:
+            check_goes_on(vm, first)
+
+
+@case("a saved TSC of another boot: the deadline moves with it")
+def _():
+    first = make("shift", "timer")
+    data = open(path("shift/state"), "rb").read()
+    for shift in (-(1 << 40), 1 << 50, (1 << 62)):
+        file = cbor.decode(data)
+        body = cbor.decode(file[4])
+        msrs = body[14][0][8]
+        tsc = next(m[2] for m in msrs if m[1] == 0x10)
+        moved = [m for m in msrs if m[1] in (0x10, 0x6e0) and m[2]]
+        assert len(moved) == 2, "a deadline was pending"
+        for m in moved:  # as if that host had been up longer, or less long
+            m[2] = max(m[2] + shift, m[2] - tsc + 1)
+        file[4] = cbor.encode(body)
+        file[3] = hashlib.sha256(file[4]).digest()
+        with open(path("shift/state"), "wb") as f:
+            f.write(cbor.encode(file))
+        with restore(path("shift")) as vm:
             check_goes_on(vm, first)
 
 

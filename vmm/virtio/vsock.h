@@ -29,6 +29,9 @@ struct vsock;
 struct vsock_ops {
 	/* I/O thread, device lock held: must not call back into vsock. */
 	void (*ask)(void *ctx, uint32_t conn, uint32_t port);
+	/* Bytes passed to (up) or from the socket of host port `port`; for
+	 * traces, may be NULL.  The same rules. */
+	void (*moved)(void *ctx, uint32_t port, bool is_up, uint32_t len);
 };
 
 int vsock_create(struct vsock **ret, struct mem *mem, struct io *io,

@@ -267,6 +267,8 @@ static void forwarded(struct conn *c, uint32_t n)
 {
 	c->fwd_cnt += n;
 	c->v->stats.tx_bytes += n;
+	if (c->v->ops->moved)
+		c->v->ops->moved(c->v->ctx, c->dst_port, true, n);
 	if (c->fwd_cnt - c->fwd_told >= VSOCK_CREDIT_STEP)
 		c->due |= DUE_CREDIT;
 }
@@ -453,6 +455,9 @@ uint32_t conn_fill(struct conn *c, const struct vq_chain *chain)
 			c->is_readable = false;
 		c->tx_cnt += (uint32_t)r;
 		c->v->stats.rx_bytes += (uint64_t)r;
+		if (c->v->ops->moved)
+			c->v->ops->moved(c->v->ctx, c->dst_port, false,
+					 (uint32_t)r);
 		return (uint32_t)r;
 	}
 	if (r == 0)
