@@ -5,13 +5,13 @@ HUTCH_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	doctor_kernel.c doctor_host.c doctor_files.c) \
-	vmm/kvm.c vmm/kvm_probe.c hostd/config.c $(addprefix hostd/image/,\
+	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	daemon.c source.c output.c progress.c run.c records.c key.c prepare.c serve.c) \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
-HUTCH_LIBS := -l:liburing.a -lcrypto -ljansson
+HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson
 
 $(eval $(call program,hutch,$(HUTCH_SRCS),$(HUTCH_LIBS)))
 PROGRAMS += hutch

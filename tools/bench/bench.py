@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Figures of this build on this host, beside Debian's QEMU microvm.
+
+All rows of one run are measured side by side, interleaved where two monitors
+are compared, since a shared machine is noisy; exits and guest kernel
+instructions (KVM's insn_emulation, which a host without hardware
+virtualisation counts exactly) do not vary and stand beside the times.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+for folder in ("tests/guest", "tests/system"):
+    sys.path.insert(0, os.path.join(TOP, folder))
+
+import figures  # noqa: E402
+import monitors  # noqa: E402
+import restored  # noqa: E402
+import vm  # noqa: E402
+
+BUILD = os.path.abspath(os.environ.get("HUTCH_BUILD")
+                        or os.path.join(TOP, "build"))
+SUM = "def run(input, config):\n    return sum(input)"
+RUNS = {
+    "shell": 'jq add <"$RUN_INPUT" >"$RUN_RESULT"',
+    "python": SUM,
+    "node": "function run(input) { return input.reduce((a, b) => a + b) }",
+}
+SECONDS_PER_BOOT = 600
+
+
+def note(text):
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+def is_soft():
+    out = subprocess.run([os.path.join(BUILD, "hutch-vmm"), "--probe"],
+                         capture_output=True, text=True, check=True)
+    return "soft" in (out.stdout + out.stderr)
+
+
+def first_instruction(table, n):
+    """Process start to the first byte that a guest without Linux writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        elf = monitors.write_tiny(folder)
+        kinds = {"hutch": monitors.hutch_tiny(BUILD, elf)}
+        if shutil.which("qemu-system-x86_64"):
+            kinds["qemu"] = monitors.qemu(BUILD, 128, ["-kernel", elf])
+        times = {who: [] for who in kinds}
+        for _ in range(n):
+            for who, argv_of in kinds.items():
+                m = monitors.Monitor(argv_of)
+                times[who].append(m.until(b"!", 20))
+                m.close()
+    for who, values in times.items():
+        table.add("start to first guest instruction", who, values, "ms",
+                  goal="<= 6 ms" if who == "hutch" else "")
+
+
+def qemu_boot(table, soft):
+    """The same kernel and init image under QEMU, to init's first word."""
+    if not shutil.which("qemu-system-x86_64"):
+        note("QEMU is not installed: its rows are left out")
+        return
+    line = ("earlyprintk=hutch root=/dev/vda ro rootfstype=erofs "
+            "init=/sbin/hutch-init panic=-1 reboot=t mitigations=off "
+            "tsc=reliable no_timer_check quiet ")
+    if soft:
+        # QEMU does not know the paravirtual XSAVE of this kernel.
+        line += ("noxsave clearcpuid=popcnt,cx16,xsave,smap,invpcid,pcid,"
+                 "fsgsbase,rdpid,rdrand,rdseed,clflushopt,clwb,erms,fsrm,"
+                 "umip,la57 soft_kvm")
+    image = os.path.join(BUILD, "guest/init.erofs")
+    m = monitors.Monitor(monitors.qemu(BUILD, 256, [
+        "-kernel", os.path.join(BUILD, "images/vmlinux"), "-append", line,
+        "-drive", f"id=d,file={image},format=raw,if=none,readonly=on",
+        "-device", "virtio-blk-device,drive=d"]))
+    try:
+        table.add("cold boot to init's first word", "qemu",
+                  [m.until(b"hutch-init", SECONDS_PER_BOOT)], "ms")
+    except (TimeoutError, EOFError) as error:
+        note(f"QEMU's boot: {error}")
+    finally:
+        m.close()
+
+
+def delta(after, before):
+    return (after["exits"] - before["exits"],
+            after["insn_emulation"] - before["insn_emulation"])
+
+
+def template_rows(table, template, n, mem):
+    """Cold boot, waiting interpreter, snapshot, restore, first replies."""
+    with tempfile.TemporaryDirectory() as folder:
+        with vm.VM(template, mem=mem) as cold:
+            at_start = cold.stats()
+            boot = cold.boot(SECONDS_PER_BOOT) * 1e3
+            at_hello = cold.stats()
+            table.add(f"{template}: cold boot to init's hello", "hutch",
+                      [boot], "ms", *delta(at_hello, at_start))
+            ready = cold.prepare(template, preload=mem >= 512) * 1e3
+            table.add(f"{template}: hello to waiting interpreter", "hutch",
+                      [ready], "ms", *delta(cold.stats(), at_hello))
+            table.add(f"{template}: snapshot written", "hutch",
+                      [restored.take_snapshot(cold, folder)], "ms")
+        rows = {"bound": [], "run": [], "own": []}
+        for _ in range(n):
+            with restored.Restored(template, folder, mem) as again:
+                before = again.stats()
+                again.bind()
+                rows["bound"].append((time.monotonic() - again.t0) * 1e3)
+                rows["own"].append(
+                    monitors.own_memory(again.proc.pid, mem << 20) / 1024)
+                at_bound = again.stats()
+                from_here = time.monotonic()
+                done = again.run(RUNS[template], "[1,2,3]")
+                rows["run"].append((time.monotonic() - from_here) * 1e3)
+                at_end = again.stats()
+                if done.end.get("result", b"").strip() != b"6":
+                    raise SystemExit(f"{template}: wrong result {done.end}")
+        table.add(f"{template}: restore to first reply", "hutch",
+                  rows["bound"], "ms", *delta(at_bound, before))
+        table.add(f"{template}: run after that", "hutch", rows["run"], "ms",
+                  *delta(at_end, at_bound))
+        table.add("VMM's own private memory", "hutch", rows["own"], "MiB",
+                  goal="<= 1.5 MiB")
+
+
+def http_rows(table, n):
+    """One-call runs over HTTP on one connection, each in a VM of its own."""
+    import hutchlib
+
+    daemon = hutchlib.Daemon()
+    daemon.start()
+    try:
+        client = daemon.client()
+        note("preparing lb" "b/python (once per host, kept in the cache)")
+        first = client.run(SUM, input=[1, 2, 3])
+        if first.reply.status != 200:
+            raise SystemExit(f"the first run failed: {first}")
+        commits = daemon.metric("hutch_store_commits_total")
+        times = []
+        for _ in range(n):
+            started = time.monotonic()
+            run = client.run(SUM, input=[1, 2, 3])
+            times.append((time.monotonic() - started) * 1e3)
+            if run.raw("result") != b"6":
+                raise SystemExit(f"wrong result: {run}")
+        table.add("one-call run over HTTP, restored", "hutch", times, "ms",
+                  goal="<= 400 ms p50")
+        spent = daemon.metric("hutch_store_commits_total") - commits
+        table.add("durable commits of a run", "hutch", [spent / n], "count")
+    finally:
+        daemon.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--csv", default=os.path.join(BUILD, "bench.csv"))
+    parser.add_argument("--runs", type=int, default=100,
+                        help="one-call runs over HTTP (default 100)")
+    parser.add_argument("--restores", type=int, default=20)
+    parser.add_argument("--starts", type=int, default=50)
+    parser.add_argument("--templates", default="shell",
+                        help="cold-booted ones, of shell,node,python; the "
+                        "default is shell, the others take minutes on soft "
+                        "KVM")
+    options = parser.parse_args()
+    soft = is_soft()
+    print(f"# {'soft' if soft else 'stock'} KVM, {os.cpu_count()} cores, "
+          f"load {os.getloadavg()[0]:.1f}, Linux {os.uname().release}")
+    table = figures.Figures()
+    print(table.head())
+    first_instruction(table, options.starts)
+    qemu_boot(table, soft)
+    for template in options.templates.split(","):
+        mem = 256 if template == "shell" else 1024
+        template_rows(table, template, options.restores, mem)
+    http_rows(table, options.runs)
+    table.write_csv(options.csv)
+    print(f"# written to {options.csv}")
+
+
+if __name__ == "__main__":
+    main()
