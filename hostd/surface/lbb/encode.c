@@ -227,7 +227,10 @@ void lbb_put_command(struct json_out *j, const struct command_rec *c,
 		put_blob(j, "code", c->code_bytes, c->code_sha256);
 		put_blob(j, "input", c->input_bytes, c->input_sha256);
 		put_blob(j, "config", c->config_bytes, c->config_sha256);
-		put_result(j, c);
+		/* A page of a list has no results: they are read one by one,
+		 * and null would say that there is none. */
+		if (!c->has_result || c->result.len)
+			put_result(j, c);
 	} else {
 		put_strings(j, "argv", &c->argv);
 	}
