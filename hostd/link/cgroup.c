@@ -151,8 +151,10 @@ void cgroups_open(struct cgroups *c)
 
 void cgroups_close(struct cgroups *c)
 {
-	for (int i = 0; i < c->n_dirs; i++)
+	for (int i = 0; i < c->n_dirs; i++) {
+		sweep(c->dirs[i]); /* of those that died while we ran */
 		fd_close(&c->dirs[i]);
+	}
 	c->n_dirs = 0;
 }
 

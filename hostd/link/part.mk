@@ -15,7 +15,9 @@ $(eval $(call program,tests/link_smoke,hostd/link/link_smoke.c $(LINK_SRCS) \
 	$(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS)))
 
-UNIT_TESTS += tests/hostd/session_test
+UNIT_TESTS += tests/hostd/session_test tests/hostd/gp_up_test
+$(eval $(call program,tests/hostd/gp_up_test,hostd/link/gp_up_test.c \
+	hostd/link/gp_up.c,-lcbor -lcmocka))
 $(eval $(call program,tests/hostd/session_test,hostd/link/session_test.c \
 	hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),-lcbor -lcmocka))
 

@@ -366,68 +366,68 @@ struct bad_frame {
 		state, type, started, str, sizeof(str) - 1                     \
 	}
 
+static const struct bad_frame bad[] = {
+	/* H12: another version; missing, empty, not text */
+	BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\2\2\x61k\3\x61i"),
+	BAD(SES_BOOTING, GP_HELLO, 0, "\xa2\1\1\2\x61k"),
+	BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x60\3\x61i"),
+	BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x41k\3\x61i"),
+	BAD(SES_BOOTING, GP_HELLO, 0, ""),
+	/* H7: not UTF-8, repeated key, bytes after, indefinite */
+	BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x62\xc0\x80\3\x61i"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa2\1\xf5\1\xf5"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf5\0"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xbf\1\xf5\xff"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa2\1\xf5\2\x7f\x61x\xff"),
+	/* tag, null, float NaN, negative, array, map as a value */
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xc1\1"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf6"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf9\x7e\0"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\x20"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\x80"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xa0"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\x20\xf5"),
+	/* unknown key; key over 64 bits of ours; no key */
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa1\x18\x40\xf5"),
+	BAD(SES_BINDING, GP_BOUND, 0,
+	    "\xa1\x1b\xff\xff\xff\xff\xff\xff\xff\xff\xf5"),
+	BAD(SES_BINDING, GP_BOUND, 0, "\xa0"),
+	/* H2: 2^32-1 pairs, 2^64-1 bytes, short bodies */
+	BAD(SES_BINDING, GP_BOUND, 0, "\xba\xff\xff\xff\xff\1\xf5"),
+	BAD(SES_BINDING, GP_BOUND, 0,
+	    "\xbb\xff\xff\xff\xff\xff\xff\xff\xff\1\xf5"),
+	BAD(SES_BOUND, GP_ENDED, 1,
+	    "\xa2\1\1\4\x5b\xff\xff\xff\xff\xff\xff\xff\xff"
+	    "1"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\1\2"),
+	/* H9: how 0, 9; code 256; signal 0, 65; times over 2^53 */
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\0\2\0"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\x09\2\0"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\1\2\x19\1\0"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa1\1\1"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\2\3\0"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\2\3\x18\x41"),
+	BAD(SES_BOUND, GP_ENDED, 1,
+	    "\xa3\1\1\2\0\x08\x1b\xff\xff\xff\xff\xff\xff\xff\xff"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa3\1\1\2\0\x08\x20"),
+	/* H5: an end before the start; not started after it */
+	BAD(SES_BOUND, GP_ENDED, 0, "\xa2\1\1\2\0"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa1\1\6"),
+	BAD(SES_BOUND, GP_STARTED, 1, "\xa0"),
+	/* a result beside a failure; an empty one */
+	BAD(SES_BOUND, GP_ENDED, 1,
+	    "\xa3\1\1\2\1\4\x41"
+	    "6"),
+	BAD(SES_BOUND, GP_ENDED, 1,
+	    "\xa2\1\3\4\x41"
+	    "6"),
+	BAD(SES_BOUND, GP_ENDED, 1, "\xa3\1\1\2\0\4\x40"),
+	/* output without its header */
+	BAD(SES_BOUND, GP_OUTPUT, 1, "123456789012345678901"),
+};
+
 static void test_bad_payloads(void **state)
 {
-	static const struct bad_frame bad[] = {
-		/* H12: another version; missing, empty, not text */
-		BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\2\2\x61k\3\x61i"),
-		BAD(SES_BOOTING, GP_HELLO, 0, "\xa2\1\1\2\x61k"),
-		BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x60\3\x61i"),
-		BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x41k\3\x61i"),
-		BAD(SES_BOOTING, GP_HELLO, 0, ""),
-		/* H7: not UTF-8, repeated key, bytes after, indefinite */
-		BAD(SES_BOOTING, GP_HELLO, 0, "\xa3\1\1\2\x62\xc0\x80\3\x61i"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa2\1\xf5\1\xf5"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf5\0"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xbf\1\xf5\xff"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa2\1\xf5\2\x7f\x61x\xff"),
-		/* tag, null, float NaN, negative, array, map as a value */
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xc1\1"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf6"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xf9\x7e\0"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\x20"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\x80"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\1\xa0"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\x20\xf5"),
-		/* unknown key; key over 64 bits of ours; no key */
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa1\x18\x40\xf5"),
-		BAD(SES_BINDING, GP_BOUND, 0,
-		    "\xa1\x1b\xff\xff\xff\xff\xff\xff\xff\xff\xf5"),
-		BAD(SES_BINDING, GP_BOUND, 0, "\xa0"),
-		/* H2: 2^32-1 pairs, 2^64-1 bytes, short bodies */
-		BAD(SES_BINDING, GP_BOUND, 0, "\xba\xff\xff\xff\xff\1\xf5"),
-		BAD(SES_BINDING, GP_BOUND, 0,
-		    "\xbb\xff\xff\xff\xff\xff\xff\xff\xff\1\xf5"),
-		BAD(SES_BOUND, GP_ENDED, 1,
-		    "\xa2\1\1\4\x5b\xff\xff\xff\xff\xff\xff\xff\xff"
-		    "1"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\1\2"),
-		/* H9: how 0, 9; code 256; signal 0, 65; times over 2^53 */
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\0\2\0"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\x09\2\0"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\1\2\x19\1\0"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa1\1\1"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\2\3\0"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa2\1\2\3\x18\x41"),
-		BAD(SES_BOUND, GP_ENDED, 1,
-		    "\xa3\1\1\2\0\x08\x1b\xff\xff\xff\xff\xff\xff\xff\xff"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa3\1\1\2\0\x08\x20"),
-		/* H5: an end before the start; not started after it */
-		BAD(SES_BOUND, GP_ENDED, 0, "\xa2\1\1\2\0"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa1\1\6"),
-		BAD(SES_BOUND, GP_STARTED, 1, "\xa0"),
-		/* a result beside a failure; an empty one */
-		BAD(SES_BOUND, GP_ENDED, 1,
-		    "\xa3\1\1\2\1\4\x41"
-		    "6"),
-		BAD(SES_BOUND, GP_ENDED, 1,
-		    "\xa2\1\3\4\x41"
-		    "6"),
-		BAD(SES_BOUND, GP_ENDED, 1, "\xa3\1\1\2\0\4\x40"),
-		/* output without its header */
-		BAD(SES_BOUND, GP_OUTPUT, 1, "123456789012345678901"),
-	};
-
 	(void)state;
 	for (size_t i = 0; i < N_OF(bad); i++) {
 		uint64_t cmd = bad[i].state == SES_BOUND ? 1 : 0;
@@ -444,23 +444,6 @@ static void test_bad_payloads(void **state)
 		assert_int_equal(f.seen.ended + f.seen.hello + f.seen.bound, 0);
 		session_finish(&f.s);
 	}
-}
-
-/* H7: as many nested arrays as a frame holds: refused at the first. */
-static void test_deep(void **state)
-{
-	uint8_t *p = malloc(GP_UP_BYTES_MAX);
-	struct fixture f;
-
-	(void)state;
-	memset(p, 0x81, GP_UP_BYTES_MAX);
-	p[0] = 0xa1;
-	p[1] = 1;
-	begin(&f, SES_BINDING);
-	assert_int_equal(send_raw(&f, GP_BOUND, 0, p, GP_UP_BYTES_MAX),
-			 -EPROTO);
-	session_finish(&f.s);
-	free(p);
 }
 
 /* H6 and the promise of the head. */
@@ -550,19 +533,6 @@ static void test_result_json(void **state)
 	session_finish(&f.s);
 }
 
-/* H8: NUL, ESC, bidirectional marks, bytes that are not UTF-8. */
-static void test_text_clean(void **state)
-{
-	static const char in[] = "a\0b\x1b[31m\r\n\xe2\x80\xae\xff\xc3\xa4\x9b";
-	char out[64], small[4];
-
-	(void)state;
-	gp_text_clean(out, sizeof(out), in, sizeof(in) - 1, true);
-	assert_string_equal(out, "a?b?[31m?\n??\xc3\xa4?");
-	gp_text_clean(small, sizeof(small), "ab\xc3\xa4", 4, false);
-	assert_string_equal(small, "ab"); /* cut at a character's edge */
-}
-
 static void test_commands(void **state)
 {
 	struct fixture f;
@@ -593,11 +563,9 @@ int main(void)
 		cmocka_unit_test(test_header),
 		cmocka_unit_test(test_strays),
 		cmocka_unit_test(test_bad_payloads),
-		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_output_rules),
 		cmocka_unit_test(test_output_tail),
 		cmocka_unit_test(test_result_json),
-		cmocka_unit_test(test_text_clean),
 		cmocka_unit_test(test_commands),
 	};
 
