@@ -190,16 +190,16 @@ static const struct {
 	[GP_END_RESULT_NOT_JSON] = {CMD_EV_FAIL, END_RESULT_NOT_JSON},
 };
 
-static void result_set(struct run *r, const void *p, size_t len)
+static int result_set(struct run *r, const void *p, size_t len)
 {
-	r->cmd.has_result = !bytes_append(&r->cmd.result, p, len);
-	if (!r->cmd.has_result)
-		log_warn("%s no memory for a result of %zu bytes", r->sbx.id,
-			 len);
+	int rc = bytes_append(&r->cmd.result, p, len);
+
+	r->cmd.has_result = !rc;
+	return rc;
 }
 
 /* A shell script's result is its output, when that is one JSON value. */
-static void result_from_stdout(struct run *r)
+static int result_from_stdout(struct run *r)
 {
 	const struct output *o = &r->out[0];
 	struct json_span root;
@@ -209,17 +209,16 @@ static void result_from_stdout(struct run *r)
 	    o->head.len > GP_RESULT_BYTES_MAX ||
 	    json_check(o->head.data, o->head.len, JSON_USER_DEPTH_MAX, &root,
 		       &err))
-		return;
-	result_set(r, root.at, root.len);
+		return 0;
+	return result_set(r, root.at, root.len);
 }
 
-/* The result of a command that ended with exit code 0. */
-static void result_take(struct run *r, const struct vm_end *end)
+/* The result of a command that ended with exit code 0; 0 or -ENOMEM. */
+static int result_take(struct run *r, const struct vm_end *end)
 {
 	if (!end->result)
-		result_from_stdout(r);
-	else
-		result_set(r, end->result, end->result_len);
+		return result_from_stdout(r);
+	return result_set(r, end->result, end->result_len);
 }
 
 static void numbers_take(struct run *r, const struct vm_end *end)
@@ -279,8 +278,12 @@ static void settle(struct run *r, const struct vm_end *end, int64_t now)
 				 "taken",
 				 end->result_len, GP_RESULT_BYTES_MAX);
 			text = made;
-		} else {
-			result_take(r, end);
+		} else if (result_take(r, end)) {
+			/* It succeeded, but nobody will know with what. */
+			ev = CMD_EV_LOSE;
+			why = END_VM_LOST;
+			r->cmd.exit_code = -1;
+			text = "the daemon had no memory for the result";
 		}
 	}
 	command_set(&r->cmd, ev, why, text, now);
@@ -347,6 +350,7 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 		return;
 	}
 	settle(r, end, now);
+	r->e->n_lost += r->cmd.status == CMD_LOST;
 	r->e->n_ended++;
 	sandbox_set(&r->sbx, SBX_EV_DESTROY, END_NONE, NULL, now);
 	run_write(r);

@@ -26,3 +26,9 @@ UNIT_TESTS += $(engine_tests:%=tests/hostd/%_test)
 $(foreach t,$(engine_tests),$(eval $(call program,tests/hostd/$(t)_test,\
 	hostd/engine/$(t)_test.c $(engine_test_srcs),\
 	$(ENGINE_LIBS) -lsqlite3 -lcbor -lcmocka)))
+
+UNIT_TESTS += tests/hostd/engine_nomem_test
+$(eval $(call program,tests/hostd/engine_nomem_test,\
+	hostd/engine/engine_nomem_test.c $(engine_test_srcs),\
+	$(ENGINE_LIBS) -lsqlite3 -lcbor -lcmocka \
+	$(addprefix -Wl$(,)--wrap=,malloc calloc realloc)))
