@@ -31,13 +31,13 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define GP_VERSION 1
+#define GP_VERSION    1
 #define GP_PORT_AGENT 1024 /* vsock port on the host, CID 2 */
-#define GP_GUEST_CID 3
+#define GP_GUEST_CID  3
 
 /* Largest payloads in bytes.  Down: code + input + config + stdin + env. */
 #define GP_DOWN_BYTES_MAX (4u << 20)
-#define GP_UP_BYTES_MAX (96u << 10)
+#define GP_UP_BYTES_MAX	  (96u << 10)
 /* Most stream bytes in one GP_OUTPUT frame. */
 #define GP_OUTPUT_BYTES_MAX (48u << 10)
 /* A result is JSON text of at most this many bytes. */
@@ -104,38 +104,44 @@ enum gp_end {
 };
 
 /* Map keys of each payload; shapes in guest.cddl. */
-enum gp_hello_key { GP_HELLO_VERSION = 1, GP_HELLO_KERNEL = 2,
-		    GP_HELLO_INIT = 3 };
+enum gp_hello_key {
+	GP_HELLO_VERSION = 1,
+	GP_HELLO_KERNEL = 2,
+	GP_HELLO_INIT = 3
+};
 enum gp_welcome_key { GP_WELCOME_VERSION = 1 };
 enum gp_prepare_key {
-	GP_PREPARE_RUNNER = 1, /* "python" "node" "shell" or "none" */
+	GP_PREPARE_RUNNER = 1,	/* "python" "node" "shell" or "none" */
 	GP_PREPARE_PRELOAD = 2, /* bool: import the heavy libraries */
 	GP_PREPARE_DISK = 3,	/* bool: mount /dev/vdc */
 };
 enum gp_ready_key { GP_READY_OK = 1, GP_READY_ERROR = 2 };
 enum gp_bind_key {
-	GP_BIND_ENTROPY = 1,   /* bytes, 64 */
-	GP_BIND_WALL_NS = 2,   /* CLOCK_REALTIME, ns */
-	GP_BIND_HOSTNAME = 3,  /* text */
+	GP_BIND_ENTROPY = 1,	/* bytes, 64 */
+	GP_BIND_WALL_NS = 2,	/* CLOCK_REALTIME, ns */
+	GP_BIND_HOSTNAME = 3,	/* text */
 	GP_BIND_MACHINE_ID = 4, /* text, 32 hex */
-	GP_BIND_MEM_BYTES = 5, /* limit of user code, all of it together */
-	GP_BIND_PIDS = 6,      /* processes and threads of user code */
+	GP_BIND_MEM_BYTES = 5,	/* limit of user code, all of it together */
+	GP_BIND_PIDS = 6,	/* processes and threads of user code */
 	GP_BIND_DISK_BYTES = 7, /* 0 = no limit beyond the disk */
 };
 enum gp_bound_key { GP_BOUND_OK = 1, GP_BOUND_ERROR = 2 };
-enum gp_run_key { /* RUN; EXEC has the same numbers where they mean the same */
-	GP_RUN_CODE = 1,    /* bytes, UTF-8 source */
-	GP_RUN_INPUT = 2,   /* bytes, JSON text; absent = null */
-	GP_RUN_CONFIG = 3,  /* bytes, JSON text; absent = null */
+/* RUN; EXEC has the same numbers where they mean the same. */
+enum gp_run_key {
+	GP_RUN_CODE = 1,   /* bytes, UTF-8 source */
+	GP_RUN_INPUT = 2,  /* bytes, JSON text; absent = null */
+	GP_RUN_CONFIG = 3, /* bytes, JSON text; absent = null */
 	GP_RUN_TIMEOUT_MS = 4,
-	GP_RUN_ENV = 5,	    /* array of "NAME=value" byte strings */
+	GP_RUN_ENV = 5,	     /* array of "NAME=value" byte strings */
 	GP_RUN_HEAD_MAX = 6, /* output caps per stream, bytes */
 	GP_RUN_TAIL_MAX = 7,
-	GP_EXEC_ARGV = 8, /* array of byte strings, 1 or more */
-	GP_EXEC_CWD = 9,  /* text; absent = /workspace */
+	GP_EXEC_ARGV = 8,   /* array of byte strings, 1 or more */
+	GP_EXEC_CWD = 9,    /* text; absent = /workspace */
 	GP_EXEC_STDIN = 10, /* bytes */
 };
-enum gp_kill_key { GP_KILL_GRACE_MS = 1 /* TERM first, KILL after; 0 = KILL */ };
+enum gp_kill_key {
+	GP_KILL_GRACE_MS = 1 /* TERM first, KILL after; 0 = KILL */
+};
 enum gp_ended_key {
 	GP_ENDED_HOW = 1, /* enum gp_end */
 	GP_ENDED_CODE = 2,

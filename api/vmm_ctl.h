@@ -15,18 +15,19 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define VMM_CTL_VERSION 1
+#define VMM_CTL_VERSION	   1
 #define VMM_BODY_BYTES_MAX 65536
-#define VMM_REPLY 0x100u
+#define VMM_REPLY	   0x100u
 
 enum vmm_type {
 	/* owner to VMM */
-	VMM_PAUSE = 1,	  /* all vCPUs parked, devices drained */
+	VMM_PAUSE = 1, /* all vCPUs parked, devices drained */
 	VMM_RESUME = 2,
-	VMM_SNAPSHOT = 3, /* 2 fds: state file, memory file; VM must be paused */
-	VMM_STATS = 4,	  /* reply body: struct vmm_stats */
-	VMM_QUIT = 5,	  /* ends at once, no reply */
-	VMM_LOG = 6,	  /* reply body: the boot log ring, newest last */
+	VMM_SNAPSHOT =
+		3,     /* 2 fds: state file, memory file; VM must be paused */
+	VMM_STATS = 4, /* reply body: struct vmm_stats */
+	VMM_QUIT = 5,  /* ends at once, no reply */
+	VMM_LOG = 6,   /* reply body: the boot log ring, newest last */
 	VMM_OPEN_REPLY = 7, /* body: struct vmm_open, 1 fd when allowed */
 	/* VMM to owner */
 	VMM_STARTED = 65, /* struct vmm_started: vCPUs run */
@@ -45,10 +46,10 @@ static_assert(sizeof(struct vmm_msg) == 16, "wire");
 
 /* Why the VM ended; also the exit status of the process. */
 enum vmm_why {
-	VMM_WHY_POWEROFF = 0, /* the guest asked for it */
-	VMM_WHY_SETUP = 1,    /* could not start: text says what */
+	VMM_WHY_POWEROFF = 0,	    /* the guest asked for it */
+	VMM_WHY_SETUP = 1,	    /* could not start: text says what */
 	VMM_WHY_GUEST_SHUTDOWN = 2, /* triple fault, panic */
-	VMM_WHY_KVM = 3,	    /* internal error, failed entry, unknown exit */
+	VMM_WHY_KVM = 3,    /* internal error, failed entry, unknown exit */
 	VMM_WHY_DEVICE = 4, /* too many rule breaks */
 	VMM_WHY_OWNER = 5,  /* QUIT, or the control socket closed */
 	VMM_WHY_HOST = 6,   /* host failure: out of memory, ring ... */
@@ -56,24 +57,24 @@ enum vmm_why {
 
 struct vmm_started {
 	uint32_t version;
-	uint32_t is_soft;	/* 1 = no hardware virtualisation */
+	uint32_t is_soft;	 /* 1 = no hardware virtualisation */
 	uint64_t since_start_ns; /* process start to first KVM_RUN */
 };
 
 struct vmm_exit {
-	uint32_t why; /* enum vmm_why */
+	uint32_t why;	/* enum vmm_why */
 	char text[252]; /* NUL terminated */
 };
 
 struct vmm_open {
-	uint32_t conn; /* VMM's number for the request */
-	uint32_t port; /* host port asked for */
+	uint32_t conn;	  /* VMM's number for the request */
+	uint32_t port;	  /* host port asked for */
 	uint32_t allowed; /* in the reply: 1 with one fd, or 0 */
 	uint32_t pad;
 };
 
 struct vmm_stats {
-	uint64_t exits;		/* KVM_RUN returns to user space, all vCPUs */
+	uint64_t exits; /* KVM_RUN returns to user space, all vCPUs */
 	uint64_t exits_io, exits_mmio, exits_pvx, exits_other;
 	uint64_t insn_emulation; /* guest kernel instructions on soft KVM */
 	uint64_t blk_reads, blk_writes, blk_read_bytes, blk_write_bytes;

@@ -18,10 +18,10 @@
 
 typedef uint64_t gpa_t;
 
-#define MEM_GAP_START 0xc0000000ull /* 3 GiB */
-#define MEM_GAP_END 0x100000000ull  /* 4 GiB */
-#define MEM_MIB_MIN 16
-#define MEM_MIB_MAX 8192
+#define MEM_GAP_START 0xc0000000ull  /* 3 GiB */
+#define MEM_GAP_END   0x100000000ull /* 4 GiB */
+#define MEM_MIB_MIN   16
+#define MEM_MIB_MAX   8192
 
 struct mem {
 	uint8_t *host; /* owned by who mapped it; private to mem.c otherwise */

@@ -78,7 +78,7 @@ make_l1
 make_payload
 timeout $((limit + 60)) nice -n 5 qemu-system-x86_64 -nodefaults \
 	-no-user-config -display none -serial stdio -no-reboot -machine q35 \
-	-accel tcg,thread=multi,tb-size=512 -cpu EPYC,-cx16 -smp 1 \
+	-accel tcg,thread=multi,tb-size=512 -cpu EPYC -smp 1 \
 	-m "${HUTCH_L1_MEM:-7G}" -kernel "$cache/vmlinux" -initrd "$work/l1.cpio" \
 	-append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr \
 random.trust_cpu=on tsc=reliable l1limit=$limit" \

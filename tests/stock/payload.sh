@@ -1,3 +1,4 @@
+#!/bin/sh
 # Runs in L1 (busybox sh).  Prints TAP; status 0 when every line is ok.
 n=0
 bad=0
@@ -49,11 +50,11 @@ while [ ! -S /tmp/state/admin.sock ] && [ $i -lt 100 ]; do
 	usleep 100000
 	i=$((i + 1))
 done
-for t in $(cat /templates); do
+while read -r t; do
 	check "cold_boot_and_snapshot_$t" hutch prepare "$t"
 	check "restored_run_$t" one_run "$t"
 	check "restored_run_again_$t" one_run "$t"
-done
+done </templates
 kill $daemon
 wait $daemon
 [ $bad = 0 ] || sed 's/^/# /' /tmp/hutchd.log | tail -n 60

@@ -1,2 +1,3 @@
+#!/bin/bash
 echo "kernel $(uname -r)"
 jq 'add' <"$RUN_INPUT" >"$RUN_RESULT"
