@@ -17,6 +17,7 @@
 #include "x86/elf.h"
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,10 @@ int main(int argc, char **argv)
 	setenv("TZ", "UTC0", 1);
 	tzset();
 	log_init("hutch-vmm");
+	/* A reader that has gone, a file that may not grow: errors, not our
+	 * end. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	/* One heap for all threads: an arena each would cost memory. */
 	mallopt(M_ARENA_MAX, 1);
 	r = options_parse(&opt, argc, argv, &e);

@@ -168,6 +168,23 @@ def restore(folder, *argv, more="", **kw):
                *argv, **kw)
 
 
+def own_private_kib(pid):
+    """Private memory of all mappings but guest RAM."""
+    own, is_ram = 0, False
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            word = line.split()
+            if not word[0].endswith(":"):
+                start, end = (int(x, 16) for x in word[0].split("-"))
+                # guest RAM: a large mapping, and the file's parts in it
+                is_ram = (len(word) > 5 and word[5].endswith("/mem")) or \
+                    end - start >= 32 << 20
+            elif word[0] in ("Private_Clean:", "Private_Dirty:") and \
+                    not is_ram:
+                own += int(word[1])
+    return own
+
+
 def note(text):
     print(f"# {text}", flush=True)
 
