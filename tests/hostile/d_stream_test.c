@@ -380,6 +380,36 @@ static void d27_hold_and_reset(void **state)
 	close(again);
 }
 
+static void sends(unsigned n, unsigned n_irqs)
+{
+	guest_used_event(g, 0, guest_used_idx(g, 0));
+	guest_used_event(g, 1, g->d->vq[1].signalled);
+	g->n_irqs = 0;
+	for (unsigned i = 0; i < n; i++)
+		send_data(&ch, 9, 1024, 0, "x", 1);
+	assert_int_equal(g->n_irqs, n_irqs);
+}
+
+/* Taken packets are told in batches, or with news for another queue. */
+static void tx_interrupts_are_few(void **state)
+{
+	int fd = channel_connect(&ch, 9, 1024);
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		sends(7, 0);
+		sends(1, 1); /* the eighth */
+		assert_int_equal(g->d->vq[1].signalled, guest_used_idx(g, 1));
+		sends(3, 0);
+		assert_int_equal(write(fd, "x", 1), 1);
+		rx_expect(&ch, OP_RW, 9, 1024, NULL);
+		assert_int_equal(g->n_irqs, 1); /* one for both */
+		assert_int_equal(g->d->vq[1].signalled, guest_used_idx(g, 1));
+	}
+	channel_close(&ch, 9, 1024);
+	close(fd);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int main(void)
@@ -389,6 +419,7 @@ int main(void)
 		CASE(d18_receive_buffers_tiny), CASE(d20_half_close),
 		CASE(d21_reset_mid_transfer),	CASE(d22_port_reused_at_once),
 		CASE(d24_table_full),		CASE(d27_hold_and_reset),
+		CASE(tx_interrupts_are_few),
 	};
 	int failed = cmocka_run_group_tests_name("ppoll", tests, NULL, NULL);
 

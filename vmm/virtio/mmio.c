@@ -115,14 +115,9 @@ void virtio_dev_irq_used(struct virtio_dev *d, struct vq *q)
 		raise_isr(d, VIRTIO_ISR_USED);
 }
 
-void virtio_dev_irq_queues(struct virtio_dev *d)
+void virtio_dev_raise_used(struct virtio_dev *d)
 {
-	bool is_needed = false;
-
-	for (uint16_t i = 0; i < d->ops->n_queues; i++)
-		is_needed |= vq_needs_irq(&d->vq[i]);
-	if (is_needed)
-		raise_isr(d, VIRTIO_ISR_USED);
+	raise_isr(d, VIRTIO_ISR_USED);
 }
 
 bool virtio_dev_serve(struct virtio_dev *d)

@@ -138,9 +138,9 @@ void virtio_mmio_write(struct virtio_dev *d, uint32_t off, const void *data,
 
 /* For devices, `lock` held. */
 void virtio_dev_needs_reset(struct virtio_dev *d, const char *what);
-/* Raise if vq_needs_irq(q); the second: for all queues, one interrupt. */
+/* Raise if vq_needs_irq(q); the second: without asking. */
 void virtio_dev_irq_used(struct virtio_dev *d, struct vq *q);
-void virtio_dev_irq_queues(struct virtio_dev *d);
+void virtio_dev_raise_used(struct virtio_dev *d);
 
 /* What a snapshot keeps of any device: plain numbers.  Load makes the same
  * checks as activation (hardening N5) and refuses with -EPROTO. */
