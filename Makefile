@@ -29,7 +29,8 @@ WARN := -Wall -Wextra -Wshadow -Wswitch-enum -Wimplicit-fallthrough \
 HARDEN := -fstack-protector-strong -fstack-clash-protection \
 	-fno-strict-overflow -fno-delete-null-pointer-checks \
 	$(if $(SAN)$(FUZZ),,-D_FORTIFY_SOURCE=2)
-OPT := -O2 -g
+# The same program from any folder: snapshots are kept by its hash.
+OPT := -O2 -g -ffile-prefix-map=$(CURDIR)=.
 SANFLAGS := $(if $(SAN)$(FUZZ),-fsanitize=address$(,)undefined \
 	-fno-sanitize-recover=undefined -fno-omit-frame-pointer) \
 	$(if $(FUZZ),-fsanitize=fuzzer-no-link)

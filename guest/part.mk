@@ -17,6 +17,7 @@ GUEST_RUNNERS := $(addprefix guest/runner/,python.py node.js shell.sh)
 GUEST_CFLAGS := $(CSTD) $(WARN) -fstack-protector-strong \
 	-fstack-clash-protection -fno-strict-overflow \
 	-fno-delete-null-pointer-checks -D_FORTIFY_SOURCE=2 -O2 -g -fno-pie \
+	-ffile-prefix-map=$(CURDIR)=. \
 	-ffunction-sections -fdata-sections -Iapi -Iapi/base \
 	-isystem $(GUEST_CBOR)/include
 GUEST_LDFLAGS := -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack \
