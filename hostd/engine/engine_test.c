@@ -98,9 +98,10 @@ static void not_waiting_answers_at_once(void **state)
 	assert_int_equal(c.sbx.status, SBX_STARTING);
 	/* Two long polls, one that is over before. */
 	call_get(&poll, c.cmd.id, 30000);
-	call_get(&poll2, c.cmd.id, 20);
 	env_settle();
 	fake_bound(0);
+	env_settle();
+	call_get(&poll2, c.cmd.id, 20);
 	call_wait(&poll2);
 	assert_int_equal(poll2.cmd.status, CMD_RUNNING);
 	assert_int_equal(poll.n_answers, 0);
@@ -116,14 +117,16 @@ static void not_waiting_answers_at_once(void **state)
 
 static void progress_is_shown(void **state)
 {
-	struct call c;
+	struct call c, get;
 
 	(void)state;
-	call_run(&c, "k", NULL, 60);
-	env_settle();
-	fake.vms[0].ops->progress(fake.vms[0].ctx, "booting lbb/python\n");
+	call_run(&c, "k", NULL, 0);
 	call_wait(&c);
-	assert_string_equal(c.sbx.progress, "booting lbb/python\\x0a");
+	fake.vms[0].ops->progress(fake.vms[0].ctx, "booting lbb/python\n");
+	call_get(&get, c.cmd.id, 0);
+	call_wait(&get);
+	assert_string_equal(get.sbx.progress, "booting lbb/python\\x0a");
+	call_finish(&get);
 	call_finish(&c);
 }
 
