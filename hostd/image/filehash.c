@@ -17,6 +17,7 @@
 /* Old stamps are forgotten all at once: reading files again is cheap. */
 #define STAMPS_MAX	 4096
 #define STAMP_NAME_BYTES 160
+#define HASH_TRIES_MAX	 3
 
 int file_hashes_open(struct file_hashes *h, int cache_fd)
 {
@@ -166,20 +167,25 @@ int file_hash(const struct file_hashes *h, enum file_hash_kind kind, int fd,
 	      bool is_verify, uint8_t ret[32])
 {
 	char before[STAMP_NAME_BYTES], after[STAMP_NAME_BYTES];
-	int rc = stamp_name(fd, kind, before);
 
-	if (rc)
-		return rc;
-	if (!is_verify && h->dir_fd >= 0 && !recall(h->dir_fd, before, ret))
+	for (int i = 0; i < HASH_TRIES_MAX; i++) {
+		int rc = stamp_name(fd, kind, before);
+
+		if (rc)
+			return rc;
+		if (!is_verify && h->dir_fd >= 0 &&
+		    !recall(h->dir_fd, before, ret))
+			return 0;
+		rc = kind == FILE_HASH_SPARSE ? sparse_hash(fd, ret)
+					      : plain_hash(fd, ret);
+		if (rc)
+			return rc;
+		/* Changed while it was read: the hash belongs to no stamp. */
+		if (stamp_name(fd, kind, after) || strcmp(before, after) != 0)
+			continue;
+		if (h->dir_fd >= 0)
+			remember(h->dir_fd, before, ret);
 		return 0;
-	rc = kind == FILE_HASH_SPARSE ? sparse_hash(fd, ret)
-				      : plain_hash(fd, ret);
-	if (rc)
-		return rc;
-	/* Changed while it was read: the hash belongs to no stamp. */
-	if (stamp_name(fd, kind, after) || strcmp(before, after) != 0)
-		return -EBUSY;
-	if (h->dir_fd >= 0)
-		remember(h->dir_fd, before, ret);
-	return 0;
+	}
+	return -EBUSY;
 }

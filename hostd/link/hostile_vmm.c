@@ -2,8 +2,9 @@
  * A hutch-vmm that misbehaves, for vm_test.
  *
  * It takes the command line of the real one and plays the script that is the
- * first line of its state file: silence, death in the middle, broken frames, a
- * lying end, to which a real guest is hard to bring.
+ * first line of its kernel (cold boot) or of its state file (restore): silence,
+ * death in the middle, broken frames, a lying end, to which a real guest is
+ * hard to bring.
  */
 #include "fd.h"
 #include "frame.h"
@@ -16,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int control = -1, channel = -1, state = -1;
+static int control = -1, channel = -1, state = -1, boot_log = -1;
 static char script[256];
 
 static void options_read(int argc, char **argv)
@@ -28,6 +29,10 @@ static void options_read(int argc, char **argv)
 			sscanf(argv[i + 1], "fd:%d", &channel);
 		if (strcmp(argv[i], "--restore") == 0)
 			sscanf(argv[i + 1], "state=fd:%d", &state);
+		if (strcmp(argv[i], "--kernel") == 0)
+			sscanf(argv[i + 1], "fd:%d", &state);
+		if (strcmp(argv[i], "--log") == 0)
+			sscanf(argv[i + 1], "fd:%d", &boot_log);
 	}
 }
 
@@ -110,8 +115,60 @@ static void tell_world(void)
 	send_frame(GP_ENDED, 1, end, 8 + strlen(line));
 }
 
+/* Answers one request of the owner; a snapshot's state is a script, too. */
+static void serve(int status)
+{
+	int fds[2] = {-1, -1};
+	struct vmm_msg m = {0};
+	size_t n_fds = 2;
+
+	if (fd_recv(control, &m, sizeof(m), fds, &n_fds, 0) <= 0)
+		exit(VMM_WHY_OWNER);
+	if (m.type == VMM_SNAPSHOT && !status &&
+	    (n_fds != 2 || fd_write_all(fds[0], "brsoE\n", 6) ||
+	     ftruncate(fds[1], 1 << 20)))
+		exit(96);
+	m.type |= VMM_REPLY;
+	m.status = status;
+	fd_send(control, &m, sizeof(m), NULL, 0);
+}
+
+static bool play_making(char c)
+{
+	switch (c) {
+	case 'H':
+		SEND(GP_HELLO, 0, "\xa3\1\1\2\x61k\3\x61i");
+		return true;
+	case 'P':
+		wait_for_frame(GP_PREPARE);
+		SEND(GP_PROGRESS, 0, "importing things");
+		return true;
+	case 'R':
+		SEND(GP_READY, 0, "\xa1\1\xf5");
+		return true;
+	case 'Q':
+		SEND(GP_READY, 0, "\xa2\1\xf4\2\x67no disk");
+		return true;
+	case 'z':
+		serve(0);
+		return true;
+	case 'Z':
+		serve(-5);
+		return true;
+	case 'L':
+		for (int i = 0; i < 500; i++)
+			dprintf(boot_log, "[%4d] booting\n", i);
+		dprintf(boot_log, "Kernel panic\x1b[0m\n");
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void play(char c)
 {
+	if (play_making(c))
+		return;
 	switch (c) {
 	case 'b':
 		wait_for_frame(GP_BIND);

@@ -36,7 +36,7 @@
 #define TICK_MS	       1000
 #define BOOT_LOG_BYTES 8192
 /* Of the boot log, in an error's text. */
-#define BOOT_LOG_TAIL_BYTES 300
+#define BOOT_LOG_TAIL_BYTES 180
 /* State file, the disk's first blocks, and room for the file system. */
 #define MAKE_SPARE_BYTES (64ull << 20)
 
@@ -118,7 +118,7 @@ static void maker_fail(struct maker *m, const char *fmt, ...)
 	va_end(ap);
 	if (m->phase == MK_BOOT || m->phase == MK_PREPARE)
 		log_tail(m, tail, sizeof(tail));
-	err_set(&m->e, ERR_INTERNAL, NULL, "while %s: %s%s%.180s%s",
+	err_set(&m->e, ERR_INTERNAL, NULL, "while %s: %s%s%s%s",
 		phase_texts[m->phase], text,
 		tail[0] ? "; the guest's log ended with \"" : "", tail,
 		tail[0] ? "\"" : "");
@@ -186,19 +186,16 @@ static void log_close(struct maker *m)
 	fd_close(&m->log_watch.fd);
 }
 
-static void on_log(struct loop_watch *w, uint32_t revents)
+/* False when there is nothing now, or nothing any more. */
+static bool log_read(struct maker *m)
 {
-	struct maker *m = container_of(w, struct maker, log_watch);
 	char buf[BOOT_LOG_BYTES / 2];
-	ssize_t n = read(w->fd, buf, sizeof(buf));
+	ssize_t n = read(m->log_watch.fd, buf, sizeof(buf));
 
-	(void)revents;
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		log_close(m);
-		return;
-	}
-	if (n < 0)
-		return;
+	if (n <= 0)
+		return false;
 	if (m->log_len + (size_t)n > sizeof(m->log)) {
 		size_t keep = sizeof(m->log) / 2;
 
@@ -209,6 +206,13 @@ static void on_log(struct loop_watch *w, uint32_t revents)
 	}
 	memcpy(m->log + m->log_len, buf, (size_t)n);
 	m->log_len += (size_t)n;
+	return true;
+}
+
+static void on_log(struct loop_watch *w, uint32_t revents)
+{
+	(void)revents;
+	log_read(container_of(w, struct maker, log_watch));
 }
 
 /* ---- what the guest says ---------------------------------------------- */
@@ -314,8 +318,8 @@ static void on_gone(void *ctx, const struct vmm_end *end)
 
 	m->vmm = NULL;
 	loop_timer_stop(m->link->loop, &m->deadline);
-	if (m->log_watch.fd >= 0)
-		on_log(&m->log_watch, 0); /* its last words */
+	while (m->log_watch.fd >= 0 && log_read(m))
+		continue; /* its last words */
 	if (!m->has_failed && m->phase != MK_QUIT)
 		maker_fail(m, "%s", end->text);
 	if (m->has_failed)

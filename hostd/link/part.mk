@@ -33,10 +33,11 @@ $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
 	hostd/link/session.c hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),\
 	-lcbor))
 
-UNIT_TESTS += tests/hostd/vm_test
+UNIT_TESTS += tests/hostd/vm_test tests/hostd/maker_test
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
 	$(BASE_SRCS)))
-$(eval $(call program,tests/hostd/vm_test,hostd/link/vm_test.c $(LINK_SRCS) \
-	$(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
-	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
-$(B)/tests/hostd/vm_test: | $(B)/tests/hostd/hostile_vmm
+$(foreach t,vm maker,$(eval $(call program,tests/hostd/$(t)_test,\
+	hostd/link/$(t)_test.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) \
+	$(BASE_SRCS),$(LINK_LIBS) $(LOOP_LIBS) -lcmocka)))
+$(B)/tests/hostd/vm_test $(B)/tests/hostd/maker_test: | \
+	$(B)/tests/hostd/hostile_vmm

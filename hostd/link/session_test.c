@@ -141,7 +141,7 @@ static int send_output(struct fixture *f, uint64_t cmd, uint8_t stream,
 	return rc;
 }
 
-/* ---- good ways ----------------------------------------------------------- */
+/* ---- good ways -------------------------------------------------------- */
 
 static void test_prepare(void **state)
 {

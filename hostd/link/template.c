@@ -285,6 +285,27 @@ void templates_stop(struct link *l)
 	}
 }
 
+/* A waiter of template_prepare. */
+struct prepare {
+	struct template_waiter waiter;
+	void (*progress)(void *ctx, const char *text);
+	void (*done)(void *ctx, const struct err *e);
+	void *ctx;
+};
+
+/* VMs are gone: who waits still came by template_prepare, and is not told,
+ * because what it would tell may be gone, too. */
+static void waiters_free(struct template *t)
+{
+	while (!list_is_empty(&t->waiters)) {
+		struct prepare *p = container_of(t->waiters.next,
+						 struct prepare, waiter.node);
+
+		list_remove(&p->waiter.node);
+		free(p);
+	}
+}
+
 void templates_free(struct link *l)
 {
 	struct list *pos, *tmp;
@@ -294,6 +315,7 @@ void templates_free(struct link *l)
 		struct template *t = container_of(pos, struct template, node);
 
 		maker_destroy(t->maker);
+		waiters_free(t);
 		list_remove(&t->node);
 		fds_close(t);
 		fd_close(&t->lock_fd);
@@ -303,13 +325,6 @@ void templates_free(struct link *l)
 }
 
 /* ---- for the rest of the daemon --------------------------------------- */
-
-struct prepare {
-	struct template_waiter waiter;
-	void (*progress)(void *ctx, const char *text);
-	void (*done)(void *ctx, const struct err *e);
-	void *ctx;
-};
 
 static void prepare_progress(void *ctx, const char *text)
 {

@@ -45,7 +45,8 @@ int shape_for(const char *base, const struct limits *limits, struct shape *ret,
 
 /* Is its snapshot there and whole? */
 bool template_is_ready(struct link *l, const struct shape *s);
-/* Make it if it is not; callbacks on the loop thread, done exactly once. */
+/* Make it if it is not; callbacks on the loop thread; done exactly once, unless
+ * the link ends before. */
 int template_prepare(struct link *l, const struct shape *s,
 		     void (*progress)(void *ctx, const char *text),
 		     void (*done)(void *ctx, const struct err *e), void *ctx);

@@ -1,0 +1,445 @@
+/*
+ * Making templates with a process that plays the VM: the whole way from no
+ * cache to a run, and each way that it can fail.
+ */
+#include "../clock.h"
+#include "../loop.h"
+#include "fd.h"
+#include "link_priv.h"
+#include "template_priv.h"
+#include "vm.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* after the headers it needs */
+#include <cmocka.h>
+
+#define SHA_ABC                                                                \
+	"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+static char folder[64], vmm_path[4096];
+static struct loop *loop;
+static struct link *lnk;
+static const struct shape shape = {
+	.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
+
+struct seen {
+	unsigned progress, done, ended;
+	struct err e;
+	char last[256];
+	bool has_guest_text;
+	struct vm *vm;
+};
+
+static void file_put(const char *name, const char *text)
+{
+	char path[200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
+	close(fd);
+}
+
+static int link_open(void)
+{
+	struct link_config cfg = {.vmm_path = vmm_path, .uid_base = 20000};
+	static char paths[4][128];
+	struct err e = {0};
+
+	for (int i = 0; i < 4; i++)
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder,
+			 (const char *[]){"state", "cache", "", "init"}[i]);
+	cfg.state_dir = paths[0];
+	cfg.cache_dir = paths[1];
+	cfg.images_dir = paths[2];
+	cfg.init_image = paths[3];
+	if (loop_create(&loop) || link_create(&lnk, loop, &cfg, &e))
+		return -1;
+	lnk->times = (struct link_times){.bind_ms = 500,
+					 .start_ms = 500,
+					 .overrun_ms = 500,
+					 .hello_ms = 500,
+					 .prepare_ms = 500,
+					 .snapshot_ms = 500};
+	return 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/hutch-maker-test-XXXXXX");
+	if (!mkdtemp(folder))
+		return -1;
+	file_put("init", "abc");
+	file_put("root", "abc");
+	file_put("images.json", "{\"python\": {\"path\": \"root\", \"bytes\": "
+				"3, \"sha256\": \"" SHA_ABC "\"}}");
+	return link_open();
+}
+
+static int teardown(void **state)
+{
+	char cmd[128];
+
+	(void)state;
+	link_destroy(lnk);
+	loop_destroy(loop);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", folder);
+	return system(cmd);
+}
+
+static void on_progress(void *ctx, const char *text)
+{
+	struct seen *s = ctx;
+
+	s->progress++;
+	snprintf(s->last, sizeof(s->last), "%s", text);
+	if (strstr(text, "importing things"))
+		s->has_guest_text = true;
+}
+
+static void on_done(void *ctx, const struct err *e)
+{
+	struct seen *s = ctx;
+
+	s->done++;
+	if (e)
+		s->e = *e;
+	loop_stop(loop);
+}
+
+static void prepare(const char *script, struct seen *s)
+{
+	if (script)
+		file_put("vmlinux", script);
+	assert_int_equal(template_prepare(lnk, &shape, on_progress, on_done, s),
+			 0);
+	assert_int_equal(s->done, 0); /* never from within */
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s->done, 1);
+	assert_int_equal(lnk->n_making, 0);
+}
+
+static unsigned entries_of(const char *prefix)
+{
+	char path[128];
+	unsigned n = 0;
+	struct dirent *de;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/cache/snapshots", folder);
+	d = opendir(path);
+	while (d && (de = readdir(d)))
+		n += strcmp(de->d_name, ".") && strcmp(de->d_name, "..") &&
+		     strncmp(de->d_name, prefix, strlen(prefix)) == 0;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static unsigned entries(void)
+{
+	return entries_of("");
+}
+
+static unsigned entries_new(void)
+{
+	return entries_of(".new-");
+}
+
+/* ---- a run in what was made ------------------------------------------------
+ */
+
+static void on_vm_event(void *ctx)
+{
+	(void)ctx;
+}
+
+static void on_vm_started(void *ctx, uint64_t cmd)
+{
+	(void)ctx;
+	(void)cmd;
+}
+
+static void on_vm_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+			 uint64_t total, const uint8_t *data, size_t len)
+{
+	(void)ctx;
+	(void)cmd;
+	(void)stream;
+	(void)offset;
+	(void)total;
+	(void)data;
+	(void)len;
+}
+
+static void on_vm_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
+{
+	struct seen *s = ctx;
+
+	(void)cmd;
+	assert_int_equal(end->result_len, 1);
+	s->ended++;
+	vm_destroy(s->vm);
+}
+
+static void on_vm_gone(void *ctx, enum end_reason why, const char *text)
+{
+	struct seen *s = ctx;
+
+	s->done++;
+	if (why)
+		err_set(&s->e, ERR_INTERNAL, NULL, "%d %s", (int)why, text);
+	loop_stop(loop);
+}
+
+static const struct vm_ops vm_ops = {
+	on_progress,  on_vm_event, on_vm_started,
+	on_vm_output, on_vm_ended, on_vm_gone,
+};
+
+/* vm_create makes what is not there, then runs. */
+static void run(const char *script, struct seen *s)
+{
+	static const struct vm_spec spec = {.base = "lbb/python",
+					    .limits = {1, 128, 256},
+					    .sandbox = "sbx_test"};
+	struct vm_run r = {.code = "x", .code_len = 1, .timeout_ms = 1000};
+
+	file_put("vmlinux", script);
+	assert_int_equal(vm_create(&s->vm, lnk, &spec, &vm_ops, s, &s->e), 0);
+	assert_int_equal(vm_run(s->vm, 1, &r), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s->done, 1);
+}
+
+static void stop_now(void *arg)
+{
+	loop_stop(arg);
+}
+
+static void turn_once(void)
+{
+	assert_int_equal(loop_post(loop, stop_now, loop), 0);
+	assert_int_equal(loop_run(loop), 0);
+}
+
+/* ---- cases ------------------------------------------------------------ */
+
+static void test_made(void **state)
+{
+	struct seen s = {0}, again = {0}, r = {0};
+
+	(void)state;
+	file_put("vmlinux", "HPRzz");
+	assert_false(template_is_ready(lnk, &shape));
+	prepare(NULL, &s);
+	assert_int_equal(s.e.code, ERR_NONE);
+	assert_true(s.progress >= 6);
+	assert_true(s.has_guest_text);
+	assert_true(template_is_ready(lnk, &shape));
+	assert_int_equal(entries(), 1);
+	/* Ready: nothing is made. */
+	prepare("HPRzz", &again);
+	assert_int_equal(again.progress, 0);
+	run("HPRzz", &r);
+	assert_int_equal(r.e.code, ERR_NONE);
+	assert_int_equal(r.ended, 1);
+	assert_int_equal(template_verify(lnk, &shape, &r.e), 0);
+}
+
+/* Another kernel is another template; a run waits for it. */
+static void test_run_makes(void **state)
+{
+	struct template *t;
+	struct seen r = {0};
+
+	(void)state;
+	template_get(lnk, &shape, &t);
+	t->state = TPL_IDLE;
+	run("HPRzz\nanother", &r);
+	assert_int_equal(r.e.code, ERR_NONE);
+	assert_int_equal(r.ended, 1);
+	assert_true(r.progress > 0);
+	assert_int_equal(entries(), 2);
+}
+
+static void test_fails(void **state)
+{
+	static const struct {
+		const char *script, *text;
+	} t[] = {
+		{"h", "booting the guest kernel: no progress in time"},
+		{"Hh", "preparing the guest: no progress in time"},
+		{"HPQ", "the guest says: no disk"},
+		{"HPRh", "pausing the VM: no progress in time"},
+		{"HPRZ", "the VMM refused"},
+		{"HPRzZ", "writing the snapshot: the VMM refused"},
+		{"Lg", "triple fault"},
+		{"Lg", "the guest's log ended with"},
+		{"Lg", "Kernel panic?[0m"},
+		{"HPx", "killed by signal 9"},
+		{"HH", "may not come now"},
+		{"s", "may not come now"},
+	};
+	struct template *tpl;
+	unsigned before = entries();
+
+	(void)state;
+	template_get(lnk, &shape, &tpl);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct seen s = {0};
+
+		tpl->state = TPL_IDLE;
+		prepare(t[i].script, &s);
+		if (s.e.code == ERR_NONE || !strstr(s.e.text, t[i].text))
+			fail_msg("script %s: '%s'", t[i].script, s.e.text);
+		if (strncmp(s.e.text, "preparing lbb/python with", 25) != 0)
+			fail_msg("no context: '%s'", s.e.text);
+		/* Nothing is left behind. */
+		assert_int_equal(entries(), before);
+	}
+}
+
+/* A run whose template cannot be made hears why. */
+static void test_run_fails(void **state)
+{
+	struct seen r = {0};
+
+	(void)state;
+	run("HPQ", &r);
+	assert_non_null(strstr(r.e.text, "no disk"));
+	assert_int_equal(r.ended, 0);
+}
+
+static void test_damage_is_made_anew(void **state)
+{
+	struct seen s = {0}, r = {0};
+	struct template *t;
+	char path[300];
+	struct err e = {0};
+	int fd;
+
+	(void)state;
+	template_get(lnk, &shape, &t);
+	t->state = TPL_IDLE;
+	prepare("HPRzz", &s);
+	assert_int_equal(s.progress, 0); /* it is in the cache */
+	snprintf(path, sizeof(path), "%s/cache/snapshots/%s/mem", folder,
+		 t->key);
+	assert_int_equal(chmod(path, 0600), 0);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fd_pwrite_all(fd, "x", 1, 777), 0);
+	close(fd);
+	assert_int_equal(template_verify(lnk, &shape, &e), -1);
+	assert_non_null(strstr(e.text, "damaged"));
+	/* Noticed by the daemon that has it open, too. */
+	assert_false(template_is_ready(lnk, &shape));
+	run("HPRzz", &r);
+	assert_int_equal(r.ended, 1);
+	assert_true(r.progress > 0);
+	assert_int_equal(template_verify(lnk, &shape, &e), 0);
+}
+
+/* Another process makes it: we wait, and take what it made. */
+static void test_waits_for_the_lock(void **state)
+{
+	struct cache c = {lnk->cache_fd, &lnk->hashes};
+	struct seen s = {0};
+	struct template *t;
+	struct err e = {0};
+	int64_t from;
+	int lock = -1;
+	pid_t pid;
+
+	(void)state;
+	template_get(lnk, &shape, &t);
+	t->state = TPL_IDLE;
+	file_put("vmlinux", "HPRzz\nlocked");
+	/* Learn the key, then hold its lock for a while in another process. */
+	assert_false(template_is_ready(lnk, &shape));
+	s.done = 0;
+	while (t->state == TPL_CHECKING)
+		turn_once();
+	assert_int_equal(cache_lock(&c, t->key, &lock, &e), 0);
+	pid = fork();
+	if (pid == 0) {
+		usleep(300000);
+		_exit(0);
+	}
+	fd_close(&lock); /* the child still has it */
+	from = clock_mono_ms();
+	prepare("HPRzz\nlocked", &s);
+	assert_int_equal(s.e.code, ERR_NONE);
+	assert_true(clock_mono_ms() - from >= 250);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* The daemon ends in each phase: nothing hangs, nothing is left. */
+static void test_end_while_making(void **state)
+{
+	static const char *const scripts[] = {"h", "Hh", "HPRh", "HPRzh",
+					      "HPRzz"};
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		struct seen s = {0};
+		struct template *t;
+		int64_t until;
+		char text[40];
+
+		snprintf(text, sizeof(text), "%s\n%d", scripts[i % 5], i);
+		file_put("vmlinux", text);
+		template_get(lnk, &shape, &t);
+		t->state = TPL_IDLE;
+		assert_int_equal(
+			template_prepare(lnk, &shape, on_progress, on_done, &s),
+			0);
+		until = clock_mono_ms() + i * 4;
+		while (!s.done && clock_mono_ms() < until)
+			turn_once();
+		link_destroy(lnk);
+		loop_destroy(loop);
+		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+		assert_int_equal(link_open(), 0);
+	}
+	assert_int_equal(entries_new(), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_made),
+		cmocka_unit_test(test_run_makes),
+		cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_run_fails),
+		cmocka_unit_test(test_damage_is_made_anew),
+		cmocka_unit_test(test_waits_for_the_lock),
+		cmocka_unit_test(test_end_while_making),
+	};
+
+	(void)argc;
+	snprintf(vmm_path, sizeof(vmm_path), "%.*s/hostile_vmm",
+		 (int)(strrchr(argv[0], '/') - argv[0]), argv[0]);
+	if (access(vmm_path, X_OK)) {
+		printf("skip: %s is not built\n", vmm_path);
+		return 77;
+	}
+	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK)) {
+		printf("skip: no mke2fs (package e2fsprogs)\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
