@@ -72,11 +72,20 @@ static int blk_activate(struct virtio_dev *d)
 
 /* ---- slots ---- */
 
+static void blk_op_done(struct io_op *op, int res);
+
 static struct blk_slot *slot_take(struct blk *b)
 {
 	struct blk_slot *s = b->free;
 
-	b->free = s->next;
+	if (s) {
+		b->free = s->next;
+	} else { /* not used before: an idle disk touches no slot */
+		s = &b->slots[b->n_used++];
+		s->b = b;
+		s->op.done = blk_op_done;
+		s->op.slot = b->slot;
+	}
 	b->n_flying++;
 	return s;
 }
@@ -121,7 +130,7 @@ static bool chain_serve(struct blk *b, struct vq *q)
 {
 	int r;
 
-	if (!b->free) {
+	if (!b->free && b->n_used == BLK_SLOTS) {
 		b->is_stalled = true;
 		return false;
 	}
@@ -259,15 +268,6 @@ static void blk_fill(struct blk *b, struct io *io, const struct blk_config *cfg)
 	b->bytes_max = cfg->bytes_written_max;
 	if (cfg->id)
 		memcpy(b->id, cfg->id, strnlen(cfg->id, sizeof(b->id)));
-	for (unsigned i = BLK_SLOTS; i-- > 0;) {
-		struct blk_slot *s = &b->slots[i];
-
-		s->b = b;
-		s->op.done = blk_op_done;
-		s->op.slot = b->slot;
-		s->next = b->free;
-		b->free = s;
-	}
 }
 
 /* Behind the capacity and behind the file, whichever is longer. */

@@ -72,7 +72,8 @@ struct blk {
 
 	unsigned n_flying;	  /* slots taken */
 	bool is_stalled;	  /* no slot was free: serve at a completion */
-	struct blk_slot *free;	  /* list */
+	unsigned n_used;	  /* slots ever taken */
+	struct blk_slot *free;	  /* list of them */
 	struct blk_slot *waiting; /* list: found no room in io */
 	pthread_cond_t idle;	  /* n_flying fell to 0, or a kick was served */
 	struct blk_stats stats;
