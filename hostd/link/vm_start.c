@@ -5,6 +5,7 @@
 #include "gp_down.h"
 #include "vm_priv.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/random.h>
 
@@ -54,22 +55,58 @@ static int bind_send(struct vm *vm)
 	return rc;
 }
 
+/*
+ * A description of its own for the process: a shared one would let a VMM that
+ * was taken over move the offset or set locks and flags for all other VMs.
+ */
+static int reopen(int fd, int *ret_fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	*ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+struct shared_fds {
+	int state, mem, init, root;
+};
+
+static void shared_close(struct shared_fds *f)
+{
+	fd_close(&f->state);
+	fd_close(&f->mem);
+	fd_close(&f->init);
+	fd_close(&f->root);
+}
+
+static int shared_open(const struct template *t, struct shared_fds *f)
+{
+	int rc = reopen(t->files.state_fd, &f->state);
+
+	if (!rc)
+		rc = reopen(t->files.mem_fd, &f->mem);
+	if (!rc)
+		rc = reopen(t->init_fd, &f->init);
+	if (!rc)
+		rc = reopen(t->root_fd, &f->root);
+	return rc;
+}
+
 int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 		     void (*channel_ended)(struct channel *c, int rc),
 		     struct err *e)
 {
 	struct template *t = vm->t;
 	uint64_t disk = (uint64_t)vm->spec.limits.disk_mib << 20;
+	__attribute__((cleanup(shared_close))) struct shared_fds fds = {-1, -1,
+									-1, -1};
 	_cleanup_fd_ int peer = -1, disk_fd = -1;
 	struct vmm_args a = {
 		.name = vm->spec.sandbox,
 		.vcpus = t->shape.vcpus,
 		.ram_mib = t->shape.ram_mib,
 		.kernel_fd = -1,
-		.state_fd = t->files.state_fd,
-		.mem_fd = t->files.mem_fd,
-		.init_fd = t->init_fd,
-		.root_fd = t->root_fd,
 		.boot_log_fd = -1,
 		.disk_cap_bytes =
 			disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES,
@@ -88,6 +125,16 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	if (rc)
 		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
 			       strerror(-rc));
+	rc = shared_open(t, &fds);
+	if (rc)
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "opening the snapshot again: %s (is /proc "
+			       "mounted?)",
+			       strerror(-rc));
+	a.state_fd = fds.state;
+	a.mem_fd = fds.mem;
+	a.init_fd = fds.init;
+	a.root_fd = fds.root;
 	a.disk_fd = disk_fd;
 	a.channel_fd = peer;
 	return vmm_start(&vm->vmm, vm->link, &a, ops, vm, e);
