@@ -38,7 +38,7 @@ LIGHT = ("source", "unit", "san", "fuzz")
 # Groups that take long set-up or are asked for by name only.
 ON_REQUEST = ("stock",)
 ORDER = LIGHT + ("image", "vmm", "guest", "system")
-TIMEOUT_S = {"source": 300, "unit": 120, "san": 240, "fuzz": 240}
+TIMEOUT_S = {"source": 300, "unit": 400, "san": 600, "fuzz": 400}
 TIMEOUT_DEFAULT_S = 600
 LEFTOVER_GRACE_S = 5
 PR_SET_CHILD_SUBREAPER = 36
