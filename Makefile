@@ -39,7 +39,7 @@ CFLAGS = $(CSTD) $(WARN) $(HARDEN) $(OPT) $(SANFLAGS) -fPIE -Iapi -Iapi/base \
 LDFLAGS := -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS)
 
 # First, so that it is the goal of a plain `make`.
-all: programs
+all: programs guest
 
 # $(call program,NAME,SOURCES,LIBS,EXTRA CFLAGS): builds $(B)/NAME from
 # objects under $(B)/obj.  NAME may hold folders (tests/queue_test).
@@ -109,8 +109,8 @@ deps:
 
 setup:
 	@tools/deps
-	$(SUB) $(JOBS) all
 	$(SUB) images
+	$(SUB) $(JOBS) all
 
 demo: setup
 	@tools/demo/run $(B)
