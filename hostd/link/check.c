@@ -113,7 +113,7 @@ void check_run(struct check *c)
 	if (c->rc)
 		return;
 	c->rc = cache_open(&c->cache, c->key, c->is_verify, &c->files, &why);
-	if (c->rc == -EBADMSG && !c->is_verify) {
+	if (c->rc == -EBADMSG && !c->is_question) {
 		log_warn("template=%s %s; it will be made anew",
 			 c->inputs.shape.base, why.text);
 		c->rc = -ENOENT;
@@ -155,7 +155,7 @@ int template_verify(struct link *l, const struct shape *s, struct err *e)
 	struct check c;
 
 	check_init(&c, l, s);
-	c.is_verify = true;
+	c.is_verify = c.is_question = true;
 	check_run(&c);
 	if (c.rc == -ENOENT)
 		err_set(&c.e, ERR_NOT_FOUND, NULL, "there is no snapshot yet");

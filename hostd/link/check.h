@@ -14,7 +14,8 @@ struct check {
 	struct cache cache;
 	const char *images_dir, *vmm_path, *init_path; /* the link's */
 	struct key_inputs inputs;		       /* shape is given */
-	bool is_verify; /* read every byte, whatever stamps say */
+	bool is_verify;	  /* read every byte, whatever stamps say */
+	bool is_question; /* damage is the answer, not a reason to make */
 	char key[KEY_HEX_BYTES];
 	struct bytes manifest;		 /* owned */
 	int kernel_fd, init_fd, root_fd; /* owned, read-only */

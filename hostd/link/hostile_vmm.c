@@ -226,6 +226,10 @@ static void play(char c)
 		for (int i = 0; i < 200; i++)
 			dprintf(2, "line %d\n", i);
 		break;
+	case 'S':
+		tell_exit(VMM_WHY_SETUP,
+			  "restore: the snapshot has another size");
+		break;
 	case 'h':
 		for (;;)
 			pause();

@@ -80,6 +80,7 @@ static void check_done(struct job *j)
 	if (c->rc == 0) {
 		fd_close(&t->kernel_fd); /* only a cold boot needs it */
 		t->state = TPL_READY;
+		t->is_suspect = false;
 		stamps_read(t, t->stamps);
 		template_end(t, NULL);
 	} else if (c->rc == -ENOENT && list_is_empty(&t->waiters)) {
@@ -101,6 +102,7 @@ static void template_check(struct template *t)
 	if (c) {
 		check_init(c, t->link, &t->shape);
 		c->t = t;
+		c->is_verify = t->is_suspect;
 		if (!job_start(t->link, &c->job, check_work, check_done))
 			return;
 		free(c);
@@ -225,6 +227,14 @@ bool template_is_fresh(struct template *t)
 		return false;
 	stamps_read(t, now);
 	return memcmp(now, t->stamps, sizeof(now)) == 0;
+}
+
+void template_suspect(struct template *t)
+{
+	if (t->state == TPL_READY) {
+		t->state = TPL_IDLE;
+		t->is_suspect = true;
+	}
 }
 
 void template_wait(struct template *t, struct template_waiter *w)

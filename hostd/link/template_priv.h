@@ -41,6 +41,7 @@ struct template
 	struct maker *maker;
 	struct loop_timer retry;
 	int64_t waiting_since_ms;
+	bool is_suspect; /* a VM could not be set up: verify every byte */
 	struct list waiters;
 	char progress[256]; /* last text */
 };
@@ -65,7 +66,9 @@ void shape_text(const struct shape *s, char *dst, size_t cap);
 int template_get(struct link *l, const struct shape *s, struct template **ret);
 /* Ready, and its files are as they were when they were checked. */
 bool template_is_fresh(struct template *t);
-/* Calls back later, never from within. */
+/* A VM of it could not be set up: the next one looks at it again, wholly. */
+void template_suspect(struct template *t);
+/* `done` comes later, never from within; `progress` may come at once. */
 void template_wait(struct template *t, struct template_waiter *w);
 void template_unwait(struct template_waiter *w); /* twice is fine */
 

@@ -87,10 +87,13 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 
 	vm->vmm = NULL;
 	if (vm->state != VM_ENDING) {
+		bool is_setup = end->why == VMM_WHY_SETUP;
+
 		vm->state = VM_ENDING;
 		/* A VM that could not be set up ran nothing. */
-		vm->why = end->why == VMM_WHY_SETUP ? END_NOT_STARTED
-						    : END_VM_LOST;
+		vm->why = is_setup ? END_NOT_STARTED : END_VM_LOST;
+		if (is_setup)
+			template_suspect(vm->t);
 		snprintf(vm->text, sizeof(vm->text), "%.250s", end->text);
 		session_close(&vm->session);
 	}
@@ -99,7 +102,6 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 
 void vm_destroy(struct vm *vm)
 {
-	vm->is_destroyed = true;
 	vm_end(vm, END_NONE, "destroyed");
 }
 

@@ -28,7 +28,6 @@ struct vm {
 	int64_t bind_deadline_ms; /* 0 = none */
 	int64_t words_deadline_ms;
 	int64_t created_us;
-	bool is_destroyed;
 	enum end_reason why; /* END_NONE: not known yet */
 	char text[REASON_BYTES_MAX];
 };

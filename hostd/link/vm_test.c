@@ -284,6 +284,7 @@ static void test_lost(void **state)
 		{"bsx", "killed by signal 9", 1, 0, END_VM_LOST},
 		{"x", "killed by signal 9", 0, 0, END_VM_LOST},
 		{"B", "cannot take its identity: bad", 0, 0, END_VM_LOST},
+		{"S", "has another size", 0, 0, END_NOT_STARTED},
 		{"bsg", "triple fault\\x1b[31m", 1, 0, END_VM_LOST},
 		{"bsch", "channel was closed", 1, 0, END_VM_LOST},
 		{"bsp", "may not come now", 1, 0, END_GUEST_PROTOCOL},

@@ -308,6 +308,14 @@ void vmm_kill(struct vmm *v)
 	syscall(SYS_pidfd_send_signal, v->process.fd, SIGKILL, NULL, 0);
 }
 
+void vmms_kill(struct link *link)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &link->vmms)
+		vmm_kill(container_of(pos, struct vmm, node));
+}
+
 void vmm_destroy(struct vmm *v)
 {
 	siginfo_t si;

@@ -54,7 +54,9 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
 void vmm_kill(struct vmm *v);
 pid_t vmm_pid(const struct vmm *v);
 
-/* For link_destroy: kill, wait, no callback, free. */
+/* For link_destroy.  All of the link's; then each: kill, wait, no callback,
+ * free. */
+void vmms_kill(struct link *link);
 void vmm_destroy(struct vmm *v);
 
 #endif
