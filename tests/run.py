@@ -386,6 +386,9 @@ def main():
     if args.list:
         print("\n".join(t.id for t in tests))
         return 0
+    # Started in the background, a shell has these ignored; tests inherit it.
+    for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(sig, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     shutil.rmtree(LOGS, ignore_errors=True)
     os.makedirs(LOGS)
