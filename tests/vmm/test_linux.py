@@ -23,7 +23,7 @@ KERNEL = os.path.join(vmmlib.BUILD, "images", "vmlinux")
 DISK = os.path.join(vmmlib.BUILD, "guests", "clock.erofs") + ",ro"
 WORK = tempfile.mkdtemp(prefix="hutch-linux-")
 BOOT_S = 600      # on a machine that is busy with other things
-SLACK_S = 30      # a line that late is a lost timer
+SLACK_S = 120     # a line that late is a lost timer
 UID = 54321
 booted = {}       # vCPUs -> time said last before the snapshot, ns
 
