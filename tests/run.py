@@ -281,6 +281,17 @@ def end_leftovers():
     return [f"{name}[{pid}]" for pid, name, _ in left]
 
 
+def give_up(sig, frame):
+    """The run was interrupted: nothing of it may stay."""
+    for pid, _, _ in descendants():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    print(f"interrupted by {signal.Signals(sig).name}", flush=True)
+    os._exit(128 + sig)
+
+
 # ---- the whole run -------------------------------------------------------
 
 class Progress:
@@ -386,9 +397,10 @@ def main():
     if args.list:
         print("\n".join(t.id for t in tests))
         return 0
-    # Started in the background, a shell has these ignored; tests inherit it.
-    for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(sig, signal.SIG_DFL)
+    # Also because a shell starts what is in the background with some of these
+    # ignored, which the tests would inherit.
+    for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(sig, give_up)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     shutil.rmtree(LOGS, ignore_errors=True)
     os.makedirs(LOGS)
