@@ -33,6 +33,16 @@ static struct slot *slot_of(struct command *c)
 	return c->slot < 0 ? NULL : &c->g->cg.slots[c->slot];
 }
 
+/* Read one stream; true when bytes came. */
+static bool stream_visit(struct command *c, int i)
+{
+	int rc = stream_pull(&c->out[i], c->g->null_fd);
+
+	if (rc == -EPIPE)
+		loop_forget(&c->watch[i]);
+	return rc == 1;
+}
+
 static void no_action(struct command *c)
 {
 	(void)c;
@@ -96,23 +106,29 @@ static void note_stop(struct command *c)
 	c->stop_how = GP_END_CANCELLED;
 }
 
+static void streams_close(struct command *c)
+{
+	for (int i = 0; i < 2; i++) {
+		loop_unwatch(&c->g->loop, &c->watch[i]);
+		fd_close(&c->out[i].fd);
+	}
+}
+
+/* Tell first, tidy up after: the host waits for it.  No frame is read and
+ * nothing is started before both are done. */
 static void finish(struct command *c)
 {
 	struct slot *s = slot_of(c);
 
-	for (int i = 0; i < 2; i++) {
-		stream_pull(&c->out[i], c->g->null_fd);
-		if (c->out[i].fd < 0)
-			c->watch[i].events = 0;
-		loop_unwatch(&c->g->loop, &c->watch[i]);
-		fd_close(&c->out[i].fd);
-	}
+	for (int i = 0; i < 2; i++)
+		stream_visit(c, i);
 	runner_collect(c);
+	report_ended(c);
+	link_flush(&c->g->link);
 	timer_clear(&c->deadline);
 	timer_clear(&c->flush);
-	timer_clear(&c->flood);
+	timer_clear(&c->pause);
 	timer_clear(&c->holders);
-	report_ended(c);
 	/* run() is over and so is all it started; a command's background
 	 * processes stay, in the sandbox's limits. */
 	if (s && (c->kind == CMD_RUNNER || c->stop_how))
@@ -120,6 +136,7 @@ static void finish(struct command *c)
 	if (s)
 		slot_leave(s);
 	c->slot = -1;
+	streams_close(c);
 	if (c->channel.watch.fd >= 0) {
 		loop_unwatch(&c->g->loop, &c->channel.watch);
 		fd_close(&c->channel.watch.fd);
@@ -133,6 +150,8 @@ static void finish(struct command *c)
 static void drain(struct command *c)
 {
 	timer_clear(&c->deadline);
+	for (int i = 0; i < 2; i++)
+		stream_visit(c, i);
 	if (c->out[0].fd < 0 && c->out[1].fd < 0) {
 		command_event(c, EV_CLOSED);
 		return;
@@ -215,49 +234,44 @@ static void streams_check_end(struct command *c)
 		command_event(c, EV_CLOSED);
 }
 
-/* Read one stream; true when bytes came. */
-static bool stream_visit(struct command *c, int i)
-{
-	int rc = stream_pull(&c->out[i], c->g->null_fd);
-
-	if (rc == -EPIPE)
-		c->watch[i].events = 0; /* closing took it out of the epoll */
-	return rc == 1;
-}
-
 /*
- * A stream past its head is only counted and its tail kept: visiting it at
- * every write would cost more than the writes.  It is left alone for a while,
- * in proportion to what a visit costs here.
+ * A stream that was just read is left alone for a while: its bytes are sent in
+ * batches anyway, and a visit at every write would cost more than the writes.
+ * Past the head, where bytes are mostly counted, the pause grows with what a
+ * visit costs here.
  */
-static void flood_pause(struct command *c, uint64_t visit_ns)
+static void streams_pause(struct command *c, bool is_flood, uint64_t visit_ns)
 {
-	uint64_t ms = visit_ns * 4 / NS_PER_MS;
+	uint64_t ms = is_flood ? visit_ns * 4 / NS_PER_MS : OUTPUT_BATCH_MS;
 
 	if (ms < FLOOD_PAUSE_MS_MIN)
 		ms = FLOOD_PAUSE_MS_MIN;
 	if (ms > FLOOD_PAUSE_MS_MAX)
 		ms = FLOOD_PAUSE_MS_MAX;
-	timer_set_in(&c->g->loop, &c->flood, ms);
+	if (!c->pause.is_set)
+		timer_set_in(&c->g->loop, &c->pause, ms);
 }
 
-static void on_flood(struct timer *t)
+/* A busy stream stays paused, a quiet one is watched again. */
+static void on_pause(struct timer *t)
 {
-	struct command *c = container_of(t, struct command, flood);
+	struct command *c = container_of(t, struct command, pause);
 	uint64_t from = loop_now_ns();
-	bool has_news = false;
+	bool is_busy = false, is_flood = false;
 
 	for (int i = 0; i < 2; i++) {
 		if (c->out[i].fd < 0 || c->watch[i].events)
 			continue;
-		if (stream_visit(c, i))
-			has_news = true;
-		else if (c->out[i].fd >= 0)
-			loop_watch(&c->g->loop, &c->watch[i], EPOLLIN);
+		if (stream_visit(c, i)) {
+			is_busy = true;
+			is_flood |= stream_is_past_head(&c->out[i]);
+		} else if (c->out[i].fd >= 0) {
+			loop_watch_once(&c->g->loop, &c->watch[i], EPOLLIN);
+		}
 	}
 	report_output_later(c);
-	if (has_news)
-		flood_pause(c, loop_now_ns() - from);
+	if (is_busy)
+		streams_pause(c, is_flood, loop_now_ns() - from);
 	streams_check_end(c);
 }
 
@@ -265,10 +279,11 @@ static void stream_event(struct command *c, int i)
 {
 	uint64_t from = loop_now_ns();
 
-	if (stream_visit(c, i) && stream_is_past_head(&c->out[i])) {
-		loop_unwatch(&c->g->loop, &c->watch[i]);
-		flood_pause(c, loop_now_ns() - from);
-	}
+	c->watch[i].events = 0; /* it was watched for one event */
+	stream_visit(c, i);
+	if (c->out[i].fd >= 0)
+		streams_pause(c, stream_is_past_head(&c->out[i]),
+			      loop_now_ns() - from);
 	report_output_later(c);
 	streams_check_end(c);
 }
@@ -324,7 +339,7 @@ struct command *command_new(struct guest *g, enum cmd_kind kind,
 	c->deadline.fn = on_deadline;
 	c->holders.fn = on_holders;
 	c->flush.fn = on_flush;
-	c->flood.fn = on_flood;
+	c->pause.fn = on_pause;
 	for (int i = 0; i < 2; i++)
 		stream_init(&c->out[i], -1, OUTPUT_CAP_BYTES_DEFAULT,
 			    OUTPUT_CAP_BYTES_DEFAULT);
@@ -407,7 +422,7 @@ int command_pipes(struct command *c, int ret_fds[2])
 		c->out[i].fd = p[0];
 		ret_fds[i] = p[1];
 		c->watch[i] = (struct watch){.fd = p[0], .fn = fns[i]};
-		rc = loop_watch(&c->g->loop, &c->watch[i], EPOLLIN);
+		rc = loop_watch_once(&c->g->loop, &c->watch[i], EPOLLIN);
 		if (rc)
 			return rc;
 	}

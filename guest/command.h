@@ -79,7 +79,7 @@ struct command {
 
 	struct stream out[2];
 	struct watch watch[2];
-	struct timer deadline, flush, flood, holders;
+	struct timer deadline, flush, pause, holders;
 	uint64_t tail_at_ns; /* earliest next send of the tail */
 	uint64_t timeout_ms, grace_ms;
 

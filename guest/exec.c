@@ -12,9 +12,14 @@
 /* bash opens many locale files at each start when LANG is set, so the shell's
  * template goes without. */
 static const char *const env_base[] = {
-	("PATH=" PATH_DEFAULT), "HOME=/workspace",	   "USER=sandbox",
-	"LOGNAME=sandbox",    "SHELL=/bin/bash",	   "TMPDIR=/tmp",
-	"TERM=dumb",	      "PYTHONDONTWRITEBYTECODE=1",
+	("PATH=" PATH_DEFAULT),
+	"HOME=/workspace",
+	"USER=sandbox",
+	"LOGNAME=sandbox",
+	"SHELL=/bin/bash",
+	"TMPDIR=/tmp",
+	"TERM=dumb",
+	"PYTHONDONTWRITEBYTECODE=1",
 };
 #define ENV_LANG "LANG=C.UTF-8"
 

@@ -24,26 +24,40 @@ void loop_finish(struct loop *l)
 	l->epfd = -1;
 }
 
+static int watch_set(struct loop *l, struct watch *w, uint32_t events,
+		     uint32_t flags)
+{
+	struct epoll_event ev = {.events = events | flags, .data.ptr = w};
+	int op = EPOLL_CTL_ADD;
+
+	if (events == w->events && (events || !w->is_known))
+		return 0;
+	if (w->is_known)
+		op = events ? EPOLL_CTL_MOD : EPOLL_CTL_DEL;
+	w->events = events;
+	w->is_known = events;
+	return epoll_ctl(l->epfd, op, w->fd, &ev) ? -errno : 0;
+}
+
 int loop_watch(struct loop *l, struct watch *w, uint32_t events)
 {
-	struct epoll_event ev = {.events = events, .data.ptr = w};
-	int op = EPOLL_CTL_MOD;
+	return watch_set(l, w, events, 0);
+}
 
-	if (events == w->events)
-		return 0;
-	if (!events)
-		op = EPOLL_CTL_DEL;
-	else if (!w->events)
-		op = EPOLL_CTL_ADD;
-	w->events = events;
-	if (epoll_ctl(l->epfd, op, w->fd, &ev))
-		return -errno;
-	return 0;
+int loop_watch_once(struct loop *l, struct watch *w, uint32_t events)
+{
+	return watch_set(l, w, events, EPOLLONESHOT);
 }
 
 void loop_unwatch(struct loop *l, struct watch *w)
 {
-	loop_watch(l, w, 0);
+	watch_set(l, w, 0, 0);
+}
+
+void loop_forget(struct watch *w)
+{
+	w->events = 0;
+	w->is_known = false;
 }
 
 uint64_t loop_now_ns(void)

@@ -18,6 +18,7 @@
 struct watch {
 	int fd;		 /* borrowed */
 	uint32_t events; /* EPOLL*; 0 = not watched */
+	bool is_known;	 /* to the epoll */
 	void (*fn)(struct watch *w, uint32_t events);
 };
 
@@ -38,6 +39,10 @@ void loop_finish(struct loop *l);
 /* Start, change (events != 0) or stop (0) watching; 0 or -errno. */
 int loop_watch(struct loop *l, struct watch *w, uint32_t events);
 void loop_unwatch(struct loop *l, struct watch *w);
+/* One event, then nothing until it is watched again: no system call. */
+int loop_watch_once(struct loop *l, struct watch *w, uint32_t events);
+/* Its descriptor was closed, which took it out of the epoll. */
+void loop_forget(struct watch *w);
 void timer_set(struct loop *l, struct timer *t, uint64_t at_ns);
 void timer_set_in(struct loop *l, struct timer *t, uint64_t ms);
 void timer_clear(struct timer *t);

@@ -168,7 +168,7 @@ static const char *const programs[][4][PROGRAM_ARGS_MAX] = {
 	[RUNNER_NODE] = {{"bash", "-c", "cat /dev/null; :"},
 			 {"node", "-e", "0"}},
 	[RUNNER_SHELL] = {{"bash", "-c",
-			   "jq -nc 1; cat /dev/null; sort /dev/null; "
+			   "jq -nc 1; cat /dev/null; "
 			   "sed 1 /dev/null; grep x /dev/null; "
 			   "head /dev/null; awk 1 /dev/null; ls /"}},
 };

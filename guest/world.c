@@ -98,8 +98,6 @@ int world_early(char *why, size_t why_cap)
 	/* No capability, also not through a namespace of one's own. */
 	sysctl_set("/proc/sys/user/max_user_namespaces", "0");
 	sysctl_set("/proc/sys/kernel/dmesg_restrict", "1");
-	/* No core files and no helper programs. */
-	sysctl_set("/proc/sys/kernel/core_pattern", "");
 	return 0;
 }
 

@@ -375,6 +375,36 @@ def run(input, config):
     check(c.end["result"] == b"[49995000,4998000]", c.end)
 
 
+def case_run_vsock_python(vm):
+    """The host refuses user code's connections at once."""
+    c = ended(vm.run("""
+import socket, time
+def run(i, c):
+    out = []
+    for port in (1024, 1, 5000):
+        t = time.monotonic()
+        s = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+        try:
+            s.connect((2, port))
+            out.append("connected")
+        except OSError as e:
+            out.append(type(e).__name__)
+        if time.monotonic() - t > 1.5:
+            out.append("slow")
+    try:
+        s = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+        s.bind((socket.VMADDR_CID_ANY, 1000))
+        out.append("bound")
+    except PermissionError:
+        pass
+    return out
+""", timeout=400), "exited", 0)
+    result = json.loads(c.end["result"])
+    check("connected" not in result and "bound" not in result, result)
+    if vm.pong_limit <= 2:
+        check("slow" not in result, result)
+
+
 def case_run_sum_node(vm):
     c = ended(vm.run("async function run(input, config) { "
                      "console.log('hi'); return input.length }",

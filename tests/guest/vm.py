@@ -43,6 +43,11 @@ def make_disk(path, size=10 << 30):
         check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def frame(kind, payload=None, cmd=0):
+    body = cbor.encode(payload or {})
+    return cbor.FRAME.pack(len(body), kind, 0, cmd) + body
+
+
 class Output:
     """What came of one stream: pieces by offset."""
 
@@ -99,6 +104,7 @@ class VM:
         self.progress = []
         self.on_progress = None
         self.pongs = 0
+        self.opens = []  # ports that the guest asked for
         self.next_cmd = 0
         self.t0 = time.monotonic()
         self.control, control = socket.socketpair(
@@ -106,7 +112,8 @@ class VM:
         self.channel, channel = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM)
         self.log_fd, log_fd = os.pipe()
-        disks = ["--disk", os.path.join(BUILD, "guest/init.erofs") + ",ro",
+        disks = ["--disk", os.environ.get("HUTCH_INIT",
+                os.path.join(BUILD, "guest/init.erofs")) + ",ro",
                  "--disk", os.path.join(BUILD, "images",
                                         template + ".erofs") + ",ro"]
         if disk:
@@ -132,8 +139,7 @@ class VM:
     # -- frames ---------------------------------------------------------
 
     def send(self, kind, payload=None, cmd=0):
-        body = cbor.encode(payload or {})
-        data = cbor.FRAME.pack(len(body), kind, 0, cmd) + body
+        data = frame(kind, payload, cmd)
         while data:
             try:
                 data = data[self.channel.send(data):]
@@ -182,8 +188,10 @@ class VM:
 
     def pump(self, timeout):
         """Take in what there is, waiting up to `timeout` seconds."""
-        fds = [self.channel, self.log_fd]
+        fds = [self.channel, self.log_fd, self.control]
         ready, _, _ = select.select(fds, [], [], timeout)
+        if self.control in ready:
+            self.on_control(self.control.recv(70000))
         if self.log_fd in ready:
             data = os.read(self.log_fd, 65536)
             self.log += data
@@ -204,6 +212,20 @@ class VM:
                     break
                 body, self.buf = self.buf[16:16 + n], self.buf[16 + n:]
                 self.on_frame(kind, cmd, body)
+
+    def on_control(self, data):
+        """An event: only the guest's wish for a connection needs an answer,
+        which is no, as from hutchd."""
+        if len(data) < 16:
+            return
+        kind, _, _, n = struct.unpack_from("<IIiI", data)
+        if kind == 67:
+            conn, port, _, _ = struct.unpack_from("<4I", data, 16)
+            self.opens.append(port)
+            self.control.send(struct.pack("<IIiI4I", 7, 0, 0, 16, conn, port,
+                                          0, 0))
+        else:
+            self.say(f"control {kind} {data[16:16 + n]!r}")
 
     def log_fd_closed(self):
         if self.proc.poll() is not None:
@@ -319,6 +341,7 @@ class VM:
                 if status:
                     raise GuestError(f"control {kind}: {os.strerror(-status)}")
                 return data[16:16 + n]
+            self.on_control(data)
 
     def stats(self):
         names = ("exits exits_io exits_mmio exits_pvx exits_other "
