@@ -113,10 +113,6 @@ void command_event(struct command *c, enum cmd_event ev);
 /* End that never started: NOT_STARTED with a reason. */
 void command_refuse(struct command *c, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Pipes for both streams; the write ends in ret_fds. */
-int command_pipes(struct command *c, int ret_fds[2]);
-/* Take in the caps and the time-out of RUN or EXEC. */
-void command_limits(struct command *c, const struct wire_map *m);
 void command_on_tell(struct guest *g, const struct nest_tell *t);
 void command_ack(struct command *c);
 /* Between turns: free what is over. */

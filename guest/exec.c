@@ -3,6 +3,7 @@
 #include "fd.h"
 #include "guest.h"
 #include "payload.h"
+#include "pipes.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ static int start_now(struct command *c, const struct wire_map *m,
 	rc = fds[0] < 0 ? fds[0] : 0;
 	if (!rc) {
 		*ret_what = "pipes";
-		rc = command_pipes(c, fds + 1);
+		rc = pipes_open(c, fds + 1);
 	}
 	if (!rc)
 		rc = nest_send(&c->g->nest, &a, fds, 3);
@@ -151,7 +152,7 @@ static void start_payload(struct command *c, const void *payload, size_t len)
 		command_refuse(c, "EXEC: argv is empty");
 		return;
 	}
-	command_limits(c, &m);
+	pipes_limits(c, &m);
 	rc = start_now(c, &m, &what);
 	if (rc)
 		command_refuse(c, "%s: %s (%s)", what, strerrorname_np(-rc),
@@ -208,7 +209,7 @@ int exec_internal(struct guest *g, const char *const *argv, uint64_t timeout_ms,
 		     &a.n_env);
 	c->slot = slot_take(&g->cg);
 	fds[0] = fcntl(g->null_fd, F_DUPFD_CLOEXEC, 0);
-	rc = c->slot < 0 ? c->slot : command_pipes(c, fds + 1);
+	rc = c->slot < 0 ? c->slot : pipes_open(c, fds + 1);
 	if (!rc) {
 		a.slot = (uint32_t)c->slot;
 		/* Page cache of the template's programs is nobody's. */

@@ -29,7 +29,7 @@
 /* Processes that outlive their command's first one may hold its pipes. */
 #define PIPE_HOLDERS_MS 500
 /* A killed tree has this long to vanish before its end is told anyway. */
-#define TREE_DEATH_MS	   3000
+#define TREE_DEATH_MS	   15000
 #define TIMEOUT_MS_DEFAULT 60000
 
 /* Runner channel: request written in one go up to this many bytes. */

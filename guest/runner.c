@@ -5,6 +5,7 @@
 #include "guest.h"
 #include "json.h"
 #include "payload.h"
+#include "pipes.h"
 #include "port.h"
 #include "prepare.h"
 #include "runner_files.h"
@@ -241,7 +242,7 @@ static void run_now(struct command *r, uint64_t number,
 
 	r->number = number;
 	r->done = prepare_refill;
-	command_limits(r, m);
+	pipes_limits(r, m);
 	command_event(r, EV_RUN);
 	link_flush(&g->link);
 	if (g->prepare.runner == RUNNER_SHELL)
@@ -380,7 +381,7 @@ static int start_ask(struct command *c)
 		     &a.n_env);
 	runner_files_env(g, &s, &a.n_env);
 	fds[0] = runner_files_stdin(g);
-	rc = s.rc ? s.rc : fds[0] < 0 ? fds[0] : command_pipes(c, fds + 1);
+	rc = s.rc ? s.rc : fds[0] < 0 ? fds[0] : pipes_open(c, fds + 1);
 	rc = rc ? rc : channel_make(c, &fds[3]);
 	rc = rc ? rc : nest_send(&g->nest, &a, fds, 4);
 	for (int i = 0; i < 4; i++)
