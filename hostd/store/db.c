@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define N_OF(a)	 (sizeof(a) / sizeof((a)[0]))
@@ -202,6 +203,16 @@ static int set_and_check(struct db *db, const char *sql, const char *want,
 	return 0;
 }
 
+/* A check of all pages takes a second for this many bytes; the start of a
+ * daemon must not take minutes.  Damage in a larger one is met at use. */
+static bool is_small(const struct db *db)
+{
+	struct stat st;
+
+	return !fstatat(db->dir_fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) &&
+	       st.st_size <= DB_CHECKED_BYTES_MAX;
+}
+
 static int configure(struct db *db, struct err *e)
 {
 	static const struct {
@@ -231,7 +242,6 @@ static int configure(struct db *db, struct err *e)
 		{"PRAGMA journal_mode = WAL", "wal"},
 		{"PRAGMA journal_size_limit = 16777216", "16777216"},
 		{"PRAGMA wal_autocheckpoint = 1000", "1000"},
-		{"PRAGMA quick_check(1)", "ok"},
 	};
 
 	for (size_t i = 0; i < N_OF(flags); i++)
@@ -251,6 +261,8 @@ static int configure(struct db *db, struct err *e)
 	for (size_t i = 0; i < N_OF(checked); i++)
 		if (set_and_check(db, checked[i][0], checked[i][1], e))
 			return -1;
+	if (is_small(db) && set_and_check(db, "PRAGMA quick_check(1)", "ok", e))
+		return -1;
 	/* 2 = FULL: each commit is on the platter before it is told. */
 	if (db_exec(db, "PRAGMA synchronous = FULL"))
 		return tell(db, e, "synchronous = FULL");

@@ -24,12 +24,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DB_FILE		   "hutch.db"
-#define DB_APPLICATION_ID  0x68757463 /* "hutc" */
-#define DB_STATEMENTS_MAX  64
-#define DB_PATH_BYTES_MAX  512
-#define DB_VALUE_BYTES_MAX (8 << 20)
-#define DB_BUSY_MS	   1000
+#define DB_FILE		     "hutch.db"
+#define DB_APPLICATION_ID    0x68757463 /* "hutc" */
+#define DB_STATEMENTS_MAX    64
+#define DB_PATH_BYTES_MAX    512
+#define DB_VALUE_BYTES_MAX   (8 << 20)
+#define DB_BUSY_MS	     1000
+#define DB_CHECKED_BYTES_MAX (256 << 20)
 
 struct db {
 	sqlite3 *h;
