@@ -149,11 +149,14 @@ int cache_open(const struct cache *c, const char *key, bool is_verify,
 	for (int i = 0; !rc && i < FILE_N; i++)
 		rc = file_open(c, dir, key, meta, i, is_verify, fds[i], e);
 	json_decref(meta);
-	if (rc)
+	if (rc) {
 		snapshot_files_close(&f);
-	else
-		*ret = f;
-	return rc;
+		return rc;
+	}
+	*ret = f;
+	snprintf(path, sizeof(path), "locks/%s", key);
+	utimensat(c->dir_fd, path, NULL, AT_SYMLINK_NOFOLLOW);
+	return 0;
 }
 
 /* ---- making one ------------------------------------------------------- */
@@ -176,8 +179,7 @@ int cache_lock(const struct cache *c, const char *key, int *ret_fd,
 	return 0;
 }
 
-/* Removes a folder of ours: only the files that we put there, no recursion. */
-static void folder_remove(int at, const char *name)
+void cache_folder_remove(int at, const char *name)
 {
 	_cleanup_fd_ int dir = openat(
 		at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -207,7 +209,7 @@ int cache_making_begin(const struct cache *c, const char *key,
 	if (rc)
 		return rc;
 	new_name(key, name);
-	folder_remove(snapshots, name);
+	cache_folder_remove(snapshots, name);
 	if (mkdirat(snapshots, name, 0755))
 		return fail(e, -errno, "mkdir", name);
 	m.dir_fd = openat(snapshots, name,
@@ -296,14 +298,14 @@ int cache_making_commit(const struct cache *c, const char *key,
 		return rc;
 	new_name(key, tmp);
 	snprintf(trash, sizeof(trash), ".old-%s", key);
-	folder_remove(snapshots, trash);
+	cache_folder_remove(snapshots, trash);
 	if (renameat(snapshots, key, snapshots, trash) && errno != ENOENT)
 		rc = fail(e, -errno, "moving away", key);
 	else if (renameat(snapshots, tmp, snapshots, key))
 		rc = fail(e, -errno, "naming", key);
 	else if (fsync(snapshots))
 		rc = fail(e, -errno, "fsync", "snapshots");
-	folder_remove(snapshots, trash);
+	cache_folder_remove(snapshots, trash);
 	return rc;
 }
 
@@ -318,7 +320,7 @@ void cache_making_end(const struct cache *c, const char *key,
 	fd_close(&m->disk_fd);
 	snprintf(name, sizeof(name), ".new-%s", key);
 	snprintf(path, sizeof(path), "snapshots/%s", name);
-	folder_remove(c->dir_fd, path);
+	cache_folder_remove(c->dir_fd, path);
 }
 
 uint64_t cache_free_bytes(const struct cache *c)

@@ -6,7 +6,8 @@
  *                           disk      the sandbox disk mounted in it, sparse
  *                           meta.json sizes, hashes, and what went in
  *   <cache>/snapshots/.new-<key>      being made, by who holds the lock
- *   <cache>/locks/<key>               flock: one maker at a time
+ *   <cache>/locks/<key>               flock: one maker at a time; its mtime
+ *                                     says when the entry was last opened
  *
  * An entry appears by rename and is never written again: VMs map its files.
  * Removing it is safe for them, too, because they hold it open.
@@ -67,6 +68,16 @@ int cache_making_commit(const struct cache *c, const char *key,
 /* Remove what there is; also after a commit (then it only closes). */
 void cache_making_end(const struct cache *c, const char *key,
 		      struct cache_making *m);
+
+/*
+ * Before making one: forget what makers left that are no more, entries that
+ * nobody opened for two weeks, and, while less than `need_bytes` are free, the
+ * longest unused that nobody opened for an hour.  Returns how many were
+ * removed.  cache_prune.c
+ */
+unsigned cache_prune(const struct cache *c, uint64_t need_bytes);
+/* Removes a folder of ours by the names that we put there; no recursion. */
+void cache_folder_remove(int at, const char *name);
 
 /* Free bytes of the cache's file system. */
 uint64_t cache_free_bytes(const struct cache *c);

@@ -172,6 +172,43 @@ static void test_lock(void **state)
 	fd_close(&b);
 }
 
+static void test_prune(void **state)
+{
+	struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+	struct cache_making m;
+	struct snapshot_files f;
+	struct err e = {0};
+	int lock = -1;
+
+	(void)state;
+	entry_make("fresh");
+	assert_int_equal(cache_lock(&cache, KEY, &lock, &e), 0);
+	fd_close(&lock);
+	assert_int_equal(cache_open(&cache, KEY, false, &f, &e), 0);
+	snapshot_files_close(&f);
+	/* Opened now: it stays, even when room is short. */
+	assert_int_equal(cache_prune(&cache, UINT64_MAX), 0);
+	assert_true(is_there("snapshots/" KEY));
+	/* A maker that is no more; one that is at work. */
+	assert_int_equal(cache_making_begin(&cache, KEY, &m, &e), 0);
+	assert_int_equal(cache_lock(&cache, KEY, &lock, &e), 0);
+	assert_int_equal(cache_prune(&cache, 0), 0);
+	assert_true(is_there("snapshots/.new-" KEY));
+	fd_close(&lock);
+	assert_int_equal(cache_prune(&cache, 0), 1);
+	assert_false(is_there("snapshots/.new-" KEY));
+	cache_making_end(&cache, KEY, &m);
+	assert_true(is_there("snapshots/" KEY));
+	/* Not opened for long. */
+	assert_int_equal(utimensat(cache.dir_fd, "locks/" KEY, old, 0), 0);
+	assert_int_equal(cache_prune(&cache, 0), 1);
+	assert_false(is_there("snapshots/" KEY));
+	/* Names that are not ours are left alone. */
+	assert_int_equal(mkdirat(cache.dir_fd, "snapshots/other", 0755), 0);
+	assert_int_equal(cache_prune(&cache, UINT64_MAX), 0);
+	assert_true(is_there("snapshots/other"));
+}
+
 static void key_of(const struct key_inputs *in, char hex[KEY_HEX_BYTES])
 {
 	struct bytes b = {0};
@@ -223,6 +260,7 @@ int main(void)
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_prune),
 		cmocka_unit_test(test_key),
 	};
 

@@ -378,11 +378,13 @@ static void disk_run(struct job *j)
 	struct maker *m = container_of(j, struct maker, job);
 	uint64_t need =
 		((uint64_t)m->t->shape.ram_mib << 20) + MAKE_SPARE_BYTES;
-	uint64_t room = cache_free_bytes(&m->cache);
 	_cleanup_fd_ int disk = -1;
+	uint64_t room;
 	int rc;
 
 	m->has_failed = true;
+	cache_prune(&m->cache, need);
+	room = cache_free_bytes(&m->cache);
 	if (room < need) {
 		err_set(&m->e, ERR_CAPACITY, NULL,
 			"the cache folder %s has %llu MiB free and %llu MiB "

@@ -4,7 +4,7 @@
 
 LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_args.c cgroup.c \
 	channel.c work.c gp_up.c gp_down.c session.c vm.c vm_start.c shape.c \
-	key.c cache.c check.c template.c maker.c) \
+	key.c cache.c cache_prune.c check.c template.c maker.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto
 # Checking a result's JSON; LOOP_SRCS are the engine's.
@@ -26,7 +26,7 @@ LINK_IMAGE_SRCS := $(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 $(eval $(call program,tests/hostd/image_test,hostd/image/image_test.c \
 	$(LINK_IMAGE_SRCS) $(BASE_SRCS),-ljansson -lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/cache_test,hostd/link/cache_test.c \
-	hostd/link/cache.c hostd/link/key.c hostd/clock.c $(LINK_IMAGE_SRCS) \
+	hostd/link/cache.c hostd/link/cache_prune.c hostd/link/key.c hostd/clock.c $(LINK_IMAGE_SRCS) \
 	$(BASE_SRCS),-ljansson -lcrypto -lcmocka))
 
 $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
