@@ -116,7 +116,7 @@ def _():
         vm.control.send(b"short")
         kind, _, status, _ = vm._recv(10)
         assert kind == 0x100 and status == -71
-        assert vm.log()
+        wait_until(vm.log, 20, "it runs")
 
 
 def refused(*argv, mem=64, vcpus=1, says=""):

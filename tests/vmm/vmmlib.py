@@ -14,7 +14,8 @@ import traceback
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-BUILD = os.environ.get("HUTCH_BUILD") or os.path.join(TOP, "build")
+BUILD = os.path.abspath(os.environ.get("HUTCH_BUILD") or
+                        os.path.join(TOP, "build"))
 IS_LONG = os.environ.get("HUTCH_LONG") == "1"
 PROGRAM = os.path.join(BUILD, "hutch-vmm")
 
