@@ -5,12 +5,14 @@
 #include <string.h>
 
 /* A panic, a reset and the end of init all end the VM at once: panic=-1 and a
- * triple fault.  earlyprintk=hutch is the boot log port (HUTCH_PORT_LOG). */
+ * triple fault.  earlyprintk=hutch is the boot log port (HUTCH_PORT_LOG).
+ * swiotlb=noforce: with RAM above 4 GiB the kernel would keep 64 MiB to bounce
+ * data of devices that cannot reach it; ours reach all of it. */
 static const char base_line[] =
 	"root=/dev/vda ro rootfstype=erofs init=/sbin/hutch-init "
 	"panic=-1 reboot=t quiet earlyprintk=hutch,keep "
 	"no_timer_check tsc=reliable rcupdate.rcu_expedited=1 "
-	"random.trust_cpu=on";
+	"random.trust_cpu=on swiotlb=noforce";
 
 /* Soft KVM only: switches the kernel patch on, which also clears the CPU
  * features that the interpreter of kernel code lacks. */
