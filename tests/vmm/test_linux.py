@@ -9,6 +9,7 @@ test: timeout=1200 long-timeout=3600
 import hashlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -60,13 +61,35 @@ def check_lines(got):
     return by_cpu
 
 
+def answer_dials(vm):
+    """The guest's connections are ours to allow: 7000 yes, 7001 no."""
+    wait_until(lambda: vm.stats() and vm.opens, BOOT_S, "the guest dials")
+    conn, port = vm.opens.pop(0)
+    assert port == 7000, port
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    vm.open_reply(conn, port, theirs)
+    mine.settimeout(SLACK_S)
+    assert mine.recv(5) == b"hello"
+    mine.sendall(b"welcome")
+    wait_until(lambda: vm.stats() and vm.opens, SLACK_S, "the second one")
+    conn, port = vm.opens.pop(0)
+    assert port == 7001, port
+    assert mine.recv(5) == b"", "the first one was closed"
+    vm.open_reply(conn, port, None)
+    wait_until(lambda: vm.log().count(b"\nT "), SLACK_S, "its end")
+    said = [x for x in vm.log().split(b"\n") if x.startswith(b"D ")]
+    assert said[0] == b"D 7000 0 welcome", said
+    assert said[1].split()[2] != b"0", said  # refused
+
+
 def boot(vcpus):
     """A snapshot of a booted guest, made once."""
     if vcpus in booted:
         return
     t = time.monotonic()
-    with VMM("--kernel", KERNEL, "--disk", DISK, mem=128, vcpus=vcpus,
-             uid=UID) as vm:
+    with VMM("--kernel", KERNEL, "--disk", DISK, "--cmdline", "dial",
+             mem=128, vcpus=vcpus, uid=UID) as vm:
+        answer_dials(vm)
         wait_until(lambda: len(lines(vm)) >= 5, BOOT_S, "the guest's clock")
         note(f"{vcpus} vCPU: boot {time.monotonic() - t:.1f} s, "
              f"{vm.stats()['insn_emulation']} guest kernel instructions")

@@ -141,6 +141,14 @@ class VMM:
         return dict(zip(STAT_NAMES, struct.unpack(
             f"<{len(STAT_NAMES)}Q", self.request(STATS))))
 
+    def open_reply(self, conn, port, sock):
+        """Give the guest's connection a socket, or refuse it."""
+        body = struct.pack("<IIII", conn, port, 1 if sock else 0, 0)
+        head = HEAD.pack(OPEN_REPLY, 0, 0, len(body)) + body
+        socket.send_fds(self.control, [head], [sock.fileno()] if sock else [])
+        if sock:
+            sock.close()
+
     def snapshot(self, folder):
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "state"), "w+b") as state, \

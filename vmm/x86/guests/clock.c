@@ -6,11 +6,19 @@
  *
  * One process on each processor, so that timers and wake-ups of all of them
  * must work; each adds its number to the line.
+ *
+ * With the word `dial` on the command line it first connects to ports 7000 and
+ * 7001 of the host and says what came of it: `D <port> <errno> <text read>`.
  */
+#include <errno.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/io.h>
+#include <sys/socket.h>
+/* needs the one above */
+#include <linux/vm_sockets.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +44,27 @@ static void say(int cpu, long n)
 		outb((unsigned char)*p, LOG_PORT);
 }
 
-int main(void)
+/* Connect, send "hello", read the answer. */
+static void dial(unsigned port)
+{
+	struct sockaddr_vm to = {.svm_family = AF_VSOCK,
+				 .svm_port = port,
+				 .svm_cid = VMADDR_CID_HOST};
+	char line[96], text[32] = "";
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0), error = 0;
+
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
+		error = errno;
+	else if (write(fd, "hello", 5) != 5 ||
+		 read(fd, text, sizeof(text) - 1) < 0)
+		error = errno;
+	close(fd);
+	snprintf(line, sizeof(line), "D %u %d %s\n", port, error, text);
+	for (const char *p = line; *p; p++)
+		outb((unsigned char)*p, LOG_PORT);
+}
+
+int main(int argc, char **argv)
 {
 	const struct timespec step = {.tv_nsec = STEP_NS};
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -45,6 +73,11 @@ int main(void)
 
 	if (ioperm(LOG_PORT, 1, 1) < 0)
 		return 1;
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "dial") == 0) {
+			dial(7000);
+			dial(7001);
+		}
 	while (cpu < n - 1 && fork() == 0)
 		cpu++;
 	CPU_ZERO(&set);
