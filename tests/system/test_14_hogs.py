@@ -57,8 +57,9 @@ def timed_out():
     r = client().run(
         "import os, subprocess, time\n"
         "def run(i, c):\n"
-        "    subprocess.Popen(['setsid', 'sh', '-c',"
-        " 'trap \"\" TERM; echo started; sleep 1000'])\n"
+        "    subprocess.Popen(['sh', '-c',"
+        " 'trap \"\" TERM; echo started; sleep 1000'],"
+        " start_new_session=True)\n"
         "    if os.fork() == 0:\n"
         "        os.setsid()\n"
         "        time.sleep(1000)\n"
