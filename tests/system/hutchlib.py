@@ -67,6 +67,16 @@ class Skip(Exception):
     pass
 
 
+def takes_minutes_on_soft(what):
+    """Leave a case to `make check-long` where the host interprets the guest
+    kernel; the summary counts it as skipped, by name and reason."""
+    probe = subprocess.run([f"{BUILD}/hutch-vmm", "--probe"],
+                           capture_output=True, text=True, check=True)
+    if not IS_LONG and "soft" in probe.stdout + probe.stderr:
+        raise Skip(f"{what} takes minutes on a soft host; "
+                   "`make check-long` runs it")
+
+
 def equal(got, want, what="value"):
     assert got == want, f"{what}: got {got!r}, want {want!r}"
 

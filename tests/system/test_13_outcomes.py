@@ -5,7 +5,7 @@ test: timeout=1500
 """
 import json
 
-from hutchlib import case, client, equal, main
+from hutchlib import case, client, equal, main, takes_minutes_on_soft
 
 KIB = 1024
 
@@ -141,24 +141,34 @@ def forged():
     equal((r.ok, r.result), (True, "real"))
 
 
-@case("sys.exit, os._exit and a signal: their codes, no result")
+@case("sys.exit: its codes, no result")
 def exits():
-    for code, want in (("sys.exit(3)", 3), ("sys.exit('bye')", 1),
-                       ("os._exit(5)", 5), ("os._exit(0)", 0)):
-        r = run(f"import os, sys\ndef run(i, c): {code}")
+    for code, want in (("sys.exit(3)", 3), ("sys.exit('bye')", 1)):
+        r = run(f"import sys\ndef run(i, c): {code}")
+        equal((r.exit_code, r.result), (want, None), code)
+        equal(r.ok, False, code)
+
+
+@case("os._exit and a signal: their codes, no result")
+def ends_at_once():
+    takes_minutes_on_soft("the end of a process of 250 MiB")
+    for code, want in (("os._exit(5)", 5), ("os._exit(0)", 0)):
+        r = run(f"import os\ndef run(i, c): {code}", timeout_ms=600000)
         equal((r.exit_code, r.result), (want, None), code)
         equal(r.ok, want == 0, code)
     r = run("import os, signal\n"
-            "def run(i, c): os.kill(os.getpid(), signal.SIGSEGV)")
+            "def run(i, c): os.kill(os.getpid(), signal.SIGSEGV)",
+            timeout_ms=600000)
     equal((r.ok, r.signal, r.status, r.reason),
           (False, 11, "failed", "signal"))
 
 
 @case("a fork that returns from run() too: one end, one result")
 def fork_returns():
+    takes_minutes_on_soft("the end of a process of 250 MiB")
     r = run("import os\ndef run(i, c):\n    pid = os.fork()\n"
             "    if pid: os.waitpid(pid, 0)\n    return 'me'",
-            timeout_ms=120000)
+            timeout_ms=600000)
     equal((r.ok, r.result), (True, "me"))
 
 
