@@ -151,7 +151,7 @@ def http_rows(table, n):
             started = time.monotonic()
             run = client.run(SUM, input=[1, 2, 3])
             times.append((time.monotonic() - started) * 1e3)
-            if run.raw("result") != b"6":
+            if run.result != 6:
                 raise SystemExit(f"wrong result: {run}")
         table.add("one-call run over HTTP, restored", "hutch", times, "ms",
                   goal="<= 400 ms p50")
