@@ -276,12 +276,14 @@ def replace_stdout():
 
 def reseed():
     """Clones of one snapshot must not share their random numbers."""
-    random.seed()
     modules = sys.modules
+    # one small read: the kernel's generator is slow where the kernel is
+    seed = os.urandom(80)
+    random.seed(int.from_bytes(seed[:32], "little"))
     if "numpy.random" in modules:
-        modules["numpy.random"].seed()
+        modules["numpy.random"].seed(struct.unpack("<4I", seed[32:48]))
     if "_ssl" in modules:
-        modules["_ssl"].RAND_add(os.urandom(48), 48.0)
+        modules["_ssl"].RAND_add(seed[48:], 32.0)
     if "tempfile" in modules:
         modules["tempfile"]._name_sequence = None
     if "uuid" in modules:
@@ -455,8 +457,10 @@ def main():
             os.environb[name] = value
     serve(code, text_in, text_config, answer)
     # The answer is told: init ends this process and all that it started.
-    os.read(channel, 1)
-    os._exit(0)
+    try:
+        os.read(channel, 1)
+    finally:
+        os._exit(0)
 
 
 main()

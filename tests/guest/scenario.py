@@ -307,6 +307,20 @@ def case_disk_hog(vm):
     check(c.stdout == b"ok\n", c.stdout, c.stderr)
 
 
+def case_reconnect(vm):
+    """A lost connection: all that was not acked is told again."""
+    n = vm.start_exec(["bash", "-c", "echo one; sleep 8; echo two; exit 3"])
+    c = vm.commands[n]
+    vm.wait(lambda: c.stdout == b"one\n", 120)
+    vm.reconnect()
+    c = ended(vm.finish(n, 120, ack=False), "exited", 3)
+    check(c.stdout == b"one\ntwo\n", c.stdout)
+    c.end, c.out = None, {k: type(v)() for k, v in c.out.items()}
+    vm.reconnect()
+    c = ended(vm.finish(n, 60), "exited", 3)
+    check(c.stdout == b"one\ntwo\n", c.stdout)
+
+
 # ---- run() ------------------------------------------------------------------
 
 def case_run_sum_python(vm):

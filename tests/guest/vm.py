@@ -105,6 +105,7 @@ class VM:
         self.on_progress = None
         self.pongs = 0
         self.opens = []  # ports that the guest asked for
+        self.next_channel = None  # what its next connection gets
         self.next_cmd = 0
         self.t0 = time.monotonic()
         self.control, control = socket.socketpair(
@@ -222,8 +223,14 @@ class VM:
         if kind == 67:
             conn, port, _, _ = struct.unpack_from("<4I", data, 16)
             self.opens.append(port)
-            self.control.send(struct.pack("<IIiI4I", 7, 0, 0, 16, conn, port,
-                                          0, 0))
+            fd, self.next_channel = self.next_channel, None
+            reply = struct.pack("<IIiI4I", 7, 0, 0, 16, conn, port,
+                                fd is not None, 0)
+            if fd is None:
+                self.control.send(reply)
+            else:
+                socket.send_fds(self.control, [reply], [fd.fileno()])
+                fd.close()
         else:
             self.say(f"control {kind} {data[16:16 + n]!r}")
 
@@ -325,6 +332,20 @@ class VM:
         self.send(PING)
         self.wait(lambda: self.pongs >= want, timeout)
         return time.monotonic() - t
+
+    def reconnect(self, timeout=60):
+        """Drop the channel; init must come back by itself."""
+        ours, self.next_channel = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_STREAM)
+        self.channel.close()
+        self.channel, self.buf = ours, b""
+        self.channel.setblocking(False)
+        self.hello = self.ready = None
+        for c in self.commands.values():
+            if not c.end:
+                c.out = {1: Output(), 2: Output()}
+        self.wait(lambda: self.hello and self.ready, timeout)
+        self.send(WELCOME, {1: 1})
 
     # -- control --------------------------------------------------------
 
