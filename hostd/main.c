@@ -15,6 +15,7 @@
 #include "http/server.h"
 #include "link/template.h"
 #include "log.h"
+#include "log_limit.h"
 #include "loop.h"
 #include "process.h"
 #include "services.h"
@@ -42,7 +43,7 @@ struct daemon {
 	struct config config;
 	struct services services;
 	struct loop_watch signals;
-	struct loop_timer drain, retention;
+	struct loop_timer drain, retention, log_summary;
 	char admin_path[CONFIG_TEXT_BYTES_MAX + 16];
 	int lock_fd;
 	int exit_status;
@@ -155,6 +156,7 @@ static void stop(struct daemon *d)
 	if (sv->loop) {
 		loop_watch_remove(sv->loop, &d->signals);
 		loop_destroy(sv->loop);
+		log_limit_summary();
 		log_info("state=stopped");
 	}
 	fd_close(&d->signals.fd);
@@ -287,6 +289,14 @@ static void on_retention(struct loop_timer *t)
 	loop_timer_set(sv->loop, t, RETENTION_EVERY_MS);
 }
 
+static void on_log_summary(struct loop_timer *t)
+{
+	struct daemon *d = container_of(t, struct daemon, log_summary);
+
+	log_limit_summary();
+	loop_timer_set(d->services.loop, t, LOG_LIMIT_SUMMARY_MS);
+}
+
 static int start(struct daemon *d, struct err *e)
 {
 	struct services *sv = &d->services;
@@ -305,6 +315,8 @@ static int start(struct daemon *d, struct err *e)
 	d->signals.fn = on_signal;
 	d->drain.fn = on_drain_over;
 	d->retention.fn = on_retention;
+	d->log_summary.fn = on_log_summary;
+	loop_timer_set(sv->loop, &d->log_summary, LOG_LIMIT_SUMMARY_MS);
 	if (start_store(d, e) || start_vms(d, e))
 		return -1;
 	if (loop_watch_add(sv->loop, &d->signals) ||
@@ -324,6 +336,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	log_init("hutchd");
+	log_limit_begin();
 	if (process_exe_dir(exe_dir, sizeof(exe_dir), &e) ||
 	    config_defaults(&d.config, exe_dir, &e))
 		return refuse(&e);

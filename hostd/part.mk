@@ -13,6 +13,7 @@ ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 CONFIG_SRCS := hostd/config.c hostd/config_args.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \
+	hostd/log_limit.c \
 	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
 	$(STORE_SRCS) $(LINK_SRCS) $(BASE_SRCS))
 HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
@@ -47,6 +48,10 @@ $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
+
+UNIT_TESTS += tests/hostd/log_limit_test
+$(eval $(call program,tests/hostd/log_limit_test,hostd/log_limit_test.c \
+	$(BASE_SRCS),-lpthread -lcmocka))
 
 # The route table of the program just built against api/openapi.
 $(B)/tests/hostd/openapi_test: api/openapi/check.py api/openapi/lbb.yaml \

@@ -10,6 +10,7 @@
 
 static const char *program = "hutch";
 static enum log_level threshold = LOG_INFO;
+static log_gate_fn gate;
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
 void log_init(const char *name)
@@ -27,6 +28,11 @@ void log_set_level(enum log_level level)
 	threshold = level;
 }
 
+void log_set_gate(log_gate_fn fn)
+{
+	gate = fn;
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
 	char line[LOG_LINE_BYTES_MAX];
@@ -37,7 +43,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	size_t n;
 	int k;
 
-	if (level > threshold)
+	if (level > threshold || (gate && !gate(level, fmt)))
 		return;
 	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
@@ -57,25 +63,36 @@ void log_line(enum log_level level, const char *fmt, ...)
 	errno = saved;
 }
 
-struct log_text log_text(const void *data, size_t len)
+static struct log_text escape(const void *data, size_t len, char quote)
 {
 	const unsigned char *p = data;
 	struct log_text t;
 	size_t n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		int plain = p[i] >= 0x20 && p[i] < 0x7f && p[i] != '\\';
-		size_t need = plain ? 1 : 4;
+		bool is_plain = p[i] >= 0x20 && p[i] < 0x7f && p[i] != '\\' &&
+				p[i] != quote;
+		size_t need = is_plain ? 1 : 4;
 
 		if (n + need > LOG_TEXT_BYTES_MAX) {
 			memcpy(t.s + n, "...", 4);
 			return t;
 		}
-		if (plain)
+		if (is_plain)
 			t.s[n++] = (char)p[i];
 		else
 			n += (size_t)snprintf(t.s + n, 5, "\\x%02x", p[i]);
 	}
 	t.s[n] = 0;
 	return t;
+}
+
+struct log_text log_text(const void *data, size_t len)
+{
+	return escape(data, len, '\\');
+}
+
+struct log_text log_quoted(const void *data, size_t len)
+{
+	return escape(data, len, '"');
 }

@@ -90,6 +90,36 @@ static void foreign_text_is_escaped(void **state)
 			    "a\\x0ab\\x1b[2J\\x00\\xff");
 	assert_string_equal(log_text("\\", 1).s, "\\x5c");
 	assert_string_equal(log_text(NULL, 0).s, "");
+	/* K20: what stands between quotes cannot end them. */
+	assert_string_equal(log_quoted("x\" status=\n\\", 12).s,
+			    "x\\x22 status=\\x0a\\x5c");
+	assert_string_equal(log_text("a\"b", 3).s, "a\"b");
+}
+
+static unsigned n_asked;
+
+static bool only_errors(enum log_level level, const char *fmt)
+{
+	assert_non_null(fmt);
+	n_asked++;
+	return level == LOG_ERROR;
+}
+
+static void gate_decides(void **state)
+{
+	char buf[LOG_LINE_BYTES_MAX];
+
+	(void)state;
+	log_set_level(LOG_WARN);
+	log_set_gate(only_errors);
+	log_info("below the level: nobody is asked");
+	log_warn("stopped at the gate");
+	assert_int_equal(captured(buf, sizeof(buf)), 0);
+	assert_int_equal(n_asked, 1);
+	log_error("let through");
+	log_set_gate(NULL);
+	captured(buf, sizeof(buf));
+	assert_non_null(strstr(buf, "let through"));
 }
 
 static void foreign_text_is_bounded(void **state)
@@ -132,6 +162,7 @@ int main(void)
 						release),
 		cmocka_unit_test_setup_teardown(long_line_is_cut_and_ended,
 						capture, release),
+		cmocka_unit_test_setup_teardown(gate_decides, capture, release),
 		cmocka_unit_test(foreign_text_is_escaped),
 		cmocka_unit_test(foreign_text_is_bounded),
 		cmocka_unit_test(level_comes_from_the_environment),

@@ -61,7 +61,7 @@ void reply_set_err(struct request *r, const struct err *e)
 	if (reply->status >= 500 && e->code != ERR_CAPACITY &&
 	    e->code != ERR_UNAVAILABLE)
 		log_warn("http request=%s status=%d error=\"%s\"", r->id,
-			 reply->status, log_text(e->text, strlen(e->text)).s);
+			 reply->status, log_quoted(e->text, strlen(e->text)).s);
 }
 
 /* ---- streams ---------------------------------------------------------- */

@@ -104,9 +104,10 @@ void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
 		return;
 	p = r->priv;
 	*con_cls = NULL;
-	log_debug("http request=%s %s path=%s status=%d us=%" PRId64 " end=%d",
+	log_debug("http request=%s %s path=\"%s\" status=%d us=%" PRId64
+		  " end=%d",
 		  r->id, http_method_name(r->method),
-		  log_text(r->path, strlen(r->path)).s, p->reply.status,
+		  log_quoted(r->path, strlen(r->path)).s, p->reply.status,
 		  clock_mono_us() - p->begun_us, (int)why);
 	if (p->conn)
 		http_conn_phase(p->conn, CONN_IDLE);

@@ -73,7 +73,7 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	vsnprintf(text, sizeof(text), fmt, ap);
 #pragma GCC diagnostic pop
-	log_debug("http mhd=\"%s\"", log_text(text, strcspn(text, "\n")).s);
+	log_debug("http mhd=\"%s\"", log_quoted(text, strcspn(text, "\n")).s);
 }
 
 /* ---- connections ------------------------------------------------------ */

@@ -50,7 +50,7 @@ static bool entry_remove(const struct cache *c, int dir, const char *name)
 	if (cache_lock(c, key_of(name), &lock, &e))
 		return false;
 	cache_folder_remove(dir, name);
-	log_info("cache removed=\"%.40s\"", name);
+	log_info("cache removed=\"%s\"", log_quoted(name, strlen(name)).s);
 	return true;
 }
 

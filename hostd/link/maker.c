@@ -223,7 +223,8 @@ static void on_hello(void *ctx, const char *kernel, const char *init)
 	int rc;
 
 	log_info("template=%s kernel=\"%s\" init=\"%s\"", m->t->shape.base,
-		 kernel, init);
+		 log_quoted(kernel, strlen(kernel)).s,
+		 log_quoted(init, strlen(init)).s);
 	rc = gp_down_welcome(&m->channel.out);
 	if (!rc)
 		rc = gp_down_prepare(&m->channel.out,

@@ -41,7 +41,7 @@ static void vm_free(struct vm *vm)
 static void vm_gone(struct vm *vm)
 {
 	log_info("%s vm=gone reason=%d text=\"%s\"", vm->spec.sandbox,
-		 (int)vm->why, vm->text);
+		 (int)vm->why, log_quoted(vm->text, strlen(vm->text)).s);
 	vm->ops->gone(vm->ctx, vm->why, vm->text);
 	vm_free(vm);
 }

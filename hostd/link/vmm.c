@@ -75,7 +75,8 @@ static void log_flush(struct vmm *v)
 
 	if (l->len && log_token(l)) {
 		log_info("%s pid=%d vmm=\"%s\" dropped=%u", v->name,
-			 (int)v->pid, log_text(l->buf, l->len).s, l->n_dropped);
+			 (int)v->pid, log_quoted(l->buf, l->len).s,
+			 l->n_dropped);
 		l->n_dropped = 0;
 	}
 	l->len = 0;
@@ -192,7 +193,7 @@ static void message_take(struct vmm *v, const uint8_t *p, size_t n)
 		open_refuse(v, body, n);
 	if (m.type == VMM_DEVICE && n && log_token(&v->log))
 		log_warn("%s pid=%d device=\"%s\"", v->name, (int)v->pid,
-			 log_text(body, strnlen((const char *)body, n)).s);
+			 log_quoted(body, strnlen((const char *)body, n)).s);
 }
 
 /* One packet; false at the end of file or when there is none now. */

@@ -190,8 +190,8 @@ static int keys_exec(struct db *db, struct store_op *op)
 			/* Left out: a key that cannot be read opens nothing. */
 			log_error("store: the record of key \"%s\" cannot be "
 				  "read; it is left out",
-				  log_text(q_text_at(&q, 5),
-					   strlen(q_text_at(&q, 5)))
+				  log_quoted(q_text_at(&q, 5),
+					     strlen(q_text_at(&q, 5)))
 					  .s);
 			continue;
 		}

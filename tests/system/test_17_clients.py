@@ -290,6 +290,30 @@ def many():
     equal(errors, [])
 
 
+@case("K20: a flood of requests is a bounded number of lines, one each")
+def log_flood():
+    d = Daemon(state=hutchlib.STATE + "-k20", ram_budget_mib=1,
+               log_level="debug").start()
+    n, start = 4000, time.monotonic()
+    one = (b'GET /x"status=200" HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    with socket.create_connection((d.host, d.port), 30) as s:
+        for _ in range(n // 100):
+            s.sendall(one * 100)
+            got = b""
+            while got.count(b"HTTP/1.1 404") < 100:
+                got += s.recv(65536)
+    d.stop()
+    seconds = time.monotonic() - start
+    lines = d.log_text().splitlines()
+    told = [x for x in lines if "path=" in x]
+    assert 1000 <= len(told) <= 1000 + 200 * (seconds + 1), len(told)
+    for x in told:
+        assert '"status=200' not in x, x
+    left = sum(int(x.split("left_out=")[1].split()[0]) for x in lines
+               if 'left_out=' in x and "kind=\"http request" in x)
+    equal(len(told) + left >= n, True, f"{len(told)} told, {left} counted")
+
+
 @case("after all this: no descriptor and no body is left")
 def clean():
     d = daemon()
