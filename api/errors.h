@@ -18,6 +18,8 @@
 	  "The body is not valid JSON.")                                       \
 	X(UNAUTHORIZED, "unauthorized", "authentication_error", 401, 77, 0,    \
 	  "The API key is missing or not known.")                              \
+	X(RATE_LIMITED, "rate_limited", "rate_limit_error", 429, 75, 1,        \
+	  "Too many requests; wait before the next.")                          \
 	X(HOST_REFUSED, "host_not_allowed", "permission_error", 403, 77, 0,    \
 	  "A loopback port answers requests to this host only.")               \
 	X(NOT_FOUND, "not_found", "invalid_request_error", 404, 66, 0,         \

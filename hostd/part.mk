@@ -5,7 +5,7 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c listen.c server.c request.c check.c reply.c)
+	auth.c wrong_keys.c listen.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c run.c encode.c \
 	sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
@@ -49,7 +49,9 @@ $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
 
-UNIT_TESTS += tests/hostd/log_limit_test
+UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
+$(eval $(call program,tests/hostd/wrong_keys_test,\
+	hostd/http/wrong_keys_test.c,-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/log_limit_test,hostd/log_limit_test.c \
 	$(BASE_SRCS),-lpthread -lcmocka))
 

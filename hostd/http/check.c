@@ -217,18 +217,38 @@ static int check_admin(struct request *r, struct err *e)
 	return 0;
 }
 
+/* `e` has the reason; too many of them are told to wait instead. */
+static int wrong_key(struct request *r, struct MHD_Connection *c, struct err *e)
+{
+	struct http_server *s = r->priv->server;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	int wait_s;
+
+	s->stats.wrong_keys++;
+	wait_s = wrong_keys_note(&s->wrong_keys, info->client_addr);
+	if (!wait_s)
+		return -1;
+	err_set(e, ERR_RATE_LIMITED, NULL,
+		"too many requests with wrong API keys come from this address; "
+		"the next is looked at in %d s",
+		wait_s);
+	e->retry_after_s = wait_s;
+	return -1;
+}
+
 static int check_caller(struct request *r, struct MHD_Connection *c,
 			struct err *e)
 {
+	const char *header = check_header(c, "Authorization");
 	const struct key_info *key;
 
 	if (r->is_admin)
 		return check_admin(r, e);
 	if (!(r->route->flags & ROUTE_KEY))
 		return 0;
-	if (auth_check(r->services->auth, check_header(c, "Authorization"),
-		       &key, e))
-		return -1;
+	if (auth_check(r->services->auth, header, &key, e))
+		return header ? wrong_key(r, c, e) : -1;
 	snprintf(r->environment, sizeof(r->environment), "%s",
 		 key->environment);
 	r->caller.plan = key->plan;

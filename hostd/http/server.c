@@ -206,6 +206,10 @@ int http_server_create(struct http_server **ret, struct services *sv,
 	s->tcp.server = s->admin.server = s;
 	s->admin.is_admin = true;
 	list_init(&s->working);
+	if (wrong_keys_init(&s->wrong_keys)) {
+		err_set(e, ERR_INTERNAL, NULL, "no random bytes");
+		goto failed;
+	}
 	if (getrandom(&s->id_seed, sizeof(s->id_seed), 0) < 0)
 		s->id_seed = (uint64_t)clock_mono_us();
 	fd = listen_unix(cfg->admin_path, e);

@@ -52,7 +52,7 @@ struct http_config {
 };
 
 struct http_stats {
-	uint64_t requests, connections, timeouts;
+	uint64_t requests, connections, timeouts, wrong_keys;
 	uint64_t by_class[6]; /* answers 1xx ... 5xx */
 	uint64_t body_bytes;  /* held now */
 	unsigned open_connections, working;

@@ -9,6 +9,7 @@
 #include "../loop.h"
 #include "request.h"
 #include "server.h"
+#include "wrong_keys.h"
 #include <microhttpd.h>
 
 #define HTTP_ADDRESS_BYTES_MAX 128
@@ -37,6 +38,7 @@ struct http_server {
 	void *drained_ctx;
 	uint64_t id_seed, id_count;
 	struct http_stats stats;
+	struct wrong_keys wrong_keys;
 };
 
 enum conn_phase { CONN_HEAD, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };

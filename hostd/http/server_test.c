@@ -243,6 +243,63 @@ static void test_keys(void **state)
 	want(talk("GET /admin HTTP/1.1\r\n" CLOSE), "404", "no route for");
 }
 
+/* How many of `part` came in the answers to `n` requests on one connection. */
+static unsigned ask_many(const char *request, unsigned n, const char *part)
+{
+	unsigned n_seen = 0, n_part = 0;
+	size_t len = 0;
+	int fd = dial();
+
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(write(fd, request, strlen(request)),
+				 strlen(request));
+	while (n_seen < n) {
+		ssize_t got = read(fd, answer + len, ANSWER_BYTES_MAX - len);
+
+		assert_true(got > 0);
+		len += (size_t)got;
+		answer[len] = 0;
+		n_seen = n_part = 0;
+		for (char *p = answer; (p = strstr(p, "HTTP/1.1 ")); p++)
+			n_seen++;
+		for (char *p = answer; (p = strstr(p, part)); p++)
+			n_part++;
+	}
+	close(fd);
+	return n_part;
+}
+
+/* K6: wrong keys without end; right ones of the same address are served. */
+static void test_k6_wrong_keys(void **state)
+{
+	static const char wrong[] = "GET /key HTTP/1.1\r\n" HOST
+				    "Authorization: Bearer lbb_sk_1\r\n\r\n";
+	static const char right[] =
+		"GET /key HTTP/1.1\r\n"
+		"Authorization: Bearer " TEST_KEY "\r\n" CLOSE;
+
+	(void)state;
+	clock_set(3600000);
+	usleep(100000);
+	want(talk(right), "200", NULL);
+	assert_int_equal(ask_many(wrong, 300, "HTTP/1.1 401 "), 30);
+	assert_int_equal(ask_many(wrong, 300, "HTTP/1.1 429 "), 300);
+	want(talk("GET /key HTTP/1.1\r\nAuthorization: Bearer x\r\n" CLOSE),
+	     "429", "Retry-After: 2");
+	assert_non_null(strstr(answer, "\"code\":\"rate_limited\""));
+	assert_non_null(strstr(answer, "\"retry_after_seconds\":2"));
+	assert_non_null(strstr(answer, "\"retryable\":true"));
+	assert_int_equal(ask_many("GET /key HTTP/1.1\r\n" HOST
+				  "Authorization: Bearer " TEST_KEY "\r\n\r\n",
+				  100, "HTTP/1.1 200 "),
+			 100);
+	/* Who sends none is told that, and costs the others nothing. */
+	want(talk("GET /key HTTP/1.1\r\n" CLOSE), "401", "no API key");
+	clock_set(3602500);
+	assert_int_equal(ask_many(wrong, 10, "HTTP/1.1 401 "), 1);
+	clock_set(0);
+}
+
 static void test_k8_hosts(void **state)
 {
 	static const struct {
@@ -438,6 +495,7 @@ int main(void)
 		cmocka_unit_test(test_k4_bodies),
 		cmocka_unit_test(test_continue),
 		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_k6_wrong_keys),
 		cmocka_unit_test(test_k8_hosts),
 		cmocka_unit_test(test_admin_socket),
 		cmocka_unit_test(test_early_close),

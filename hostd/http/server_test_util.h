@@ -16,6 +16,7 @@
 
 #define ANSWER_BYTES_MAX (1u << 20)
 #define ECHO_BYTES_MAX	 (64u << 10)
+#define TEST_KEY	 "lbb_sk_test_0123456789abcdef"
 #define CONNECTIONS_MAX	 1200
 #define HOST		 "Host: localhost\r\n"
 #define CLOSE		 HOST "Connection: close\r\n\r\n"

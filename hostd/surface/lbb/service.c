@@ -148,6 +148,8 @@ static void put_http(struct bytes *b, struct request *r)
 			    {"http_timeouts_total", "counter",
 			     "Connections ended because the client was slow.",
 			     s.timeouts},
+			    {"http_wrong_keys_total", "counter",
+			     "Requests with a wrong API key.", s.wrong_keys},
 			    {"http_connections_open", "gauge",
 			     "Connections open now.", s.open_connections},
 			    {"http_requests_working", "gauge",
@@ -155,7 +157,7 @@ static void put_http(struct bytes *b, struct request *r)
 			    {"http_body_bytes", "gauge",
 			     "Request bodies in memory.", s.body_bytes},
 		    },
-		    6);
+		    7);
 	bytes_printf(b, "# HELP hutch_http_answers_total Answers by class.\n"
 			"# TYPE hutch_http_answers_total counter\n");
 	for (int i = 2; i < 6; i++)
