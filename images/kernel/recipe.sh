@@ -35,11 +35,16 @@ kernel_unpack() {
 		--exclude='linux-source-*/drivers/gpu/drm/*/*.[ch]'
 }
 
-# The builder's name, host, date and folder do not get into the kernel
+# The builder's name, host, date and folder do not get into the kernel. With
+# ccache an interrupted build, or one after a small change, is quick.
 kernel_make() {
-	local src=$1
+	local src=$1 cc=gcc
 	shift
-	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL nice -n 5 make -s -C "$src" \
+	if command -v ccache >/dev/null; then
+		cc="ccache gcc"
+		export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=1G
+	fi
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL nice -n 5 make -s -C "$src" CC="$cc" HOSTCC="$cc" \
 		KBUILD_BUILD_TIMESTAMP="$(date -d "@$SOURCE_DATE_EPOCH")" KBUILD_BUILD_USER=hutch \
 		KBUILD_BUILD_HOST=hutch KBUILD_BUILD_VERSION=1 "$@"
 }
