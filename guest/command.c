@@ -39,10 +39,18 @@ static void no_action(struct command *c)
 	(void)c;
 }
 
+static void probe_in(struct command *c, uint64_t ms)
+{
+	c->probe_ms = ms < PROBE_MS_MAX ? ms : PROBE_MS_MAX;
+	timer_set_in(&c->g->loop, &c->probe, c->probe_ms);
+}
+
 static void say_started(struct command *c)
 {
 	if (c->timeout_ms)
 		timer_set_in(&c->g->loop, &c->deadline, c->timeout_ms);
+	if (c->number)
+		probe_in(c, PROBE_MS_MIN);
 	report_started(c);
 	/* KILL came while the nest was at work. */
 	if (c->stop_how)
@@ -58,6 +66,7 @@ static void tree_kill(struct command *c)
 		slot_kill(slot_of(c));
 	c->is_killed = true;
 	timer_set_in(&c->g->loop, &c->deadline, TREE_DEATH_MS);
+	probe_in(c, PROBE_KILLED_MS);
 }
 
 static void stop_timed_out(struct command *c)
@@ -79,16 +88,14 @@ static void stop_killed(struct command *c)
 	c->grace_ms = 0;
 }
 
-/* STOPPING and time passed: TERM was not enough, or the tree will not die. */
+/* STOPPING and time passed: TERM was not enough, or the kernel is still at the
+ * memory of what was killed. */
 static void stop_harder(struct command *c)
 {
-	if (!c->is_killed) {
+	if (c->is_killed)
+		command_event(c, EV_GRACE);
+	else
 		tree_kill(c);
-		return;
-	}
-	snprintf(c->error, sizeof(c->error), "killed, and not gone after %d ms",
-		 TREE_DEATH_MS);
-	command_event(c, EV_GRACE);
 }
 
 /* KILL while the nest is at work: done as soon as the process exists. */
@@ -112,6 +119,7 @@ static void finish(struct command *c)
 	timer_clear(&c->flush);
 	timer_clear(&c->pause);
 	timer_clear(&c->holders);
+	timer_clear(&c->probe);
 	/* run() is over and so is all it started; a command's background
 	 * processes stay, in the sandbox's limits. */
 	if (s && (c->kind == CMD_RUNNER || c->stop_how))
@@ -133,6 +141,7 @@ static void finish(struct command *c)
 static void drain(struct command *c)
 {
 	timer_clear(&c->deadline);
+	timer_clear(&c->probe);
 	for (int i = 0; i < 2; i++)
 		pipes_visit(c, i);
 	if (c->out[0].fd < 0 && c->out[1].fd < 0) {
@@ -172,6 +181,7 @@ static const struct rule rules[] = {
 	{CMD_STARTING, EV_KILL, CMD_STARTING, note_stop},
 
 	{CMD_RUNNING, EV_WARM, CMD_WARM, runner_warm},
+	{CMD_WARM, EV_MOVED, CMD_WARM, runner_moved},
 	{CMD_WARM, EV_RUN, CMD_RUNNING, say_started},
 	{CMD_WARM, EV_EXIT, CMD_DRAINING, drain},
 	{CMD_WARM, EV_KILL, CMD_STOPPING, stop_killed},
@@ -219,6 +229,15 @@ static void on_holders(struct timer *t)
 	command_event(container_of(t, struct command, holders), EV_GRACE);
 }
 
+static void on_probe(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, probe);
+	struct nest_ask a = {.type = NEST_PROBE, .tag = c->tag};
+
+	nest_send(&c->g->nest, &a, NULL, 0);
+	probe_in(c, c->probe_ms + c->probe_ms / 2);
+}
+
 static void on_flush(struct timer *t)
 {
 	report_output(container_of(t, struct command, flush));
@@ -248,6 +267,7 @@ struct command *command_new(struct guest *g, enum cmd_kind kind,
 	c->deadline.fn = on_deadline;
 	c->holders.fn = on_holders;
 	c->flush.fn = on_flush;
+	c->probe.fn = on_probe;
 	pipes_init(c);
 	list_append(&g->commands.all, &c->node);
 	g->commands.n++;
@@ -344,8 +364,13 @@ void command_on_tell(struct guest *g, const struct nest_tell *t)
 		c->has_exited = true;
 		c->status = t->status;
 		command_event(c, EV_EXIT);
-	} else if (t->type == NEST_MOVED && t->error) {
-		port_log("runner stays in its group: %s", strerror(t->error));
+	} else if (c && t->type == NEST_MOVED && !t->error) {
+		command_event(c, EV_MOVED);
+	} else if (c && t->type == NEST_MOVED) {
+		/* Outside its group it would have no limit. */
+		snprintf(c->error, sizeof(c->error), "control group: %s",
+			 strerror(t->error));
+		command_event(c, EV_KILL);
 	}
 	if (t->type == NEST_STARTED || t->type == NEST_FAILED)
 		exec_next(g);

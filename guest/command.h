@@ -40,6 +40,7 @@ enum cmd_event {
 	EV_STARTED, /* its process exists */
 	EV_FAILED,  /* it could not be started */
 	EV_WARM,    /* the runner waits */
+	EV_MOVED,   /* it is in its own control group */
 	EV_RUN,	    /* the waiting runner got a request */
 	EV_ANSWER,  /* the runner told how run() ended */
 	EV_EXIT,    /* the process ended */
@@ -79,7 +80,8 @@ struct command {
 
 	struct stream out[2];
 	struct watch watch[2];
-	struct timer deadline, flush, pause, holders;
+	struct timer deadline, flush, pause, holders, probe;
+	uint64_t probe_ms;   /* from the last probe to the next */
 	uint64_t tail_at_ns; /* earliest next send of the tail */
 	uint64_t timeout_ms, grace_ms;
 

@@ -26,6 +26,7 @@ struct prepare {
 	bool has_preload;
 	size_t step, program;
 	uint64_t started_ns;
+	struct timer settle; /* quiet time before READY */
 	char error[GP_TEXT_BYTES_MAX];
 };
 

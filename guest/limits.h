@@ -28,8 +28,15 @@
 
 /* Processes that outlive their command's first one may hold its pipes. */
 #define PIPE_HOLDERS_MS 500
-/* A killed tree has this long to vanish before its end is told anyway. */
-#define TREE_DEATH_MS	   15000
+/* A killed tree runs no instruction any more.  Its end is told when it is gone,
+ * or after this long: what remains is the kernel's freeing of memory. */
+#define TREE_DEATH_MS 1000
+/* A running process is asked after for an end that wait(2) does not tell yet
+ * (dying.h): after the first of these, each next time half as long again. */
+#define PROBE_MS_MIN	250
+#define PROBE_MS_MAX	2000
+#define PROBE_KILLED_MS 50
+
 #define TIMEOUT_MS_DEFAULT 60000
 
 /* Runner channel: request written in one go up to this many bytes. */
@@ -46,6 +53,9 @@
 #define RESERVE_BYTES_MIN (12u << 20)
 #define RESERVE_SHARE	  64 /* and 1/64 of the RAM */
 
+/* Before READY the kernel finishes what it put off: a snapshot would have each
+ * of its clones do it in the path of their run. */
+#define PREPARE_SETTLE_MS  2000
 #define PREPARE_PROGRAM_MS 600000
 #define PREPARE_RUNNER_MS  3600000
 

@@ -80,7 +80,7 @@ static void guest_init(struct guest *g)
 	if (loop_init(&g->loop))
 		die("epoll", strerror(errno));
 	list_init(&g->commands.all);
-	prepare_refill_init(g);
+	prepare_init(g);
 	g->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	g->link.up = session_up;
 	g->link.room = session_room;

@@ -3,6 +3,7 @@
  * in the nest itself.
  */
 #include "nest.h"
+#include "dying.h"
 #include "fd.h"
 #include "port.h"
 #include "spawn.h"
@@ -33,6 +34,7 @@
 struct child {
 	pid_t pid;
 	uint64_t tag;
+	bool is_told; /* its end */
 };
 
 struct inside {
@@ -111,6 +113,18 @@ static void tell(struct inside *in, const struct nest_tell *t)
 		_exit(1); /* init is gone, and with it the guest */
 }
 
+static void child_ended(struct inside *in, struct child *c, int status)
+{
+	struct nest_tell t = {.type = NEST_EXITED,
+			      .pid = c->pid,
+			      .tag = c->tag,
+			      .status = status};
+
+	if (!c->is_told)
+		tell(in, &t);
+	c->is_told = true;
+}
+
 static void children_reap(struct inside *in)
 {
 	int status;
@@ -118,17 +132,25 @@ static void children_reap(struct inside *in)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		for (size_t i = 0; i < in->n_children; i++) {
-			struct nest_tell t = {.type = NEST_EXITED,
-					      .pid = pid,
-					      .tag = in->children[i].tag,
-					      .status = status};
-
 			if (in->children[i].pid != pid)
 				continue;
+			child_ended(in, &in->children[i], status);
 			in->children[i] = in->children[--in->n_children];
-			tell(in, &t);
 			break;
 		}
+	}
+}
+
+static void on_probe(struct inside *in, uint64_t tag)
+{
+	int status;
+
+	for (size_t i = 0; i < in->n_children; i++) {
+		struct child *c = &in->children[i];
+
+		if (c->tag == tag && !c->is_told &&
+		    process_is_dying(c->pid, &status))
+			child_ended(in, c, status);
 	}
 }
 
@@ -237,6 +259,8 @@ static void on_ask(struct inside *in)
 		if (pwrite(in->cg->slots[a.slot].procs, text, (size_t)n, 0) < 0)
 			t.error = errno;
 		tell(in, &t);
+	} else if (a.type == NEST_PROBE) {
+		on_probe(in, a.tag);
 	}
 }
 

@@ -12,6 +12,9 @@
  *                  the strings of a start lie in memory that both share
  *   nest -> init   struct nest_tell
  *
+ * PROBE is answered only when the process is dying (dying.h): EXITED comes then
+ * and not again.
+ *
  * One start at a time: the shared memory belongs to the nest from the ask to
  * its STARTED or FAILED.
  */
@@ -26,14 +29,14 @@
 #define NEST_STRINGS_BYTES_MAX (4u << 20)
 #define NEST_STRINGS_MAX       65536 /* pointers, argv and env together */
 
-enum nest_ask_type { NEST_START = 1, NEST_MOVE };
+enum nest_ask_type { NEST_START = 1, NEST_MOVE, NEST_PROBE };
 
 /* START carries descriptors: stdin, stdout, stderr and, with has_channel, a
  * runner's channel. */
 struct nest_ask {
 	uint32_t type;
 	uint32_t slot;	  /* START, MOVE: the control group's number */
-	uint64_t tag;	  /* comes back in nest_tell */
+	uint64_t tag;	  /* comes back in nest_tell; PROBE: whose */
 	int32_t pid;	  /* MOVE: the process, as the nest sees it */
 	uint32_t in_prep; /* START: /prep in place of a slot */
 	uint32_t has_channel;

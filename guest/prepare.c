@@ -103,11 +103,13 @@ static void memory_lock(void)
 		port_log("mlockall: %s", strerror(errno));
 }
 
-static void prepare_done(struct guest *g)
+static void on_settled(struct timer *t)
 {
+	struct guest *g = container_of(t, struct guest, prepare.settle);
 	char text[128];
 
-	memory_lock();
+	if (g->phase != PHASE_PREPARING)
+		return; /* it failed meanwhile */
 	g->user_room = user_room();
 	g->phase = PHASE_READY;
 	snprintf(text, sizeof(text), "ready; %" PRIu64 " MiB for user code",
@@ -115,6 +117,13 @@ static void prepare_done(struct guest *g)
 	prepare_progress(g, text);
 	prepare_report(g);
 	port_mark(HUTCH_MARK_READY);
+}
+
+static void prepare_done(struct guest *g)
+{
+	memory_lock();
+	sync();
+	timer_set_in(&g->loop, &g->prepare.settle, PREPARE_SETTLE_MS);
 }
 
 void prepare_runner_waits(struct guest *g)
@@ -319,9 +328,10 @@ static void on_refill(struct timer *t)
 		timer_set_in(&g->loop, t, REFILL_IDLE_MS);
 }
 
-void prepare_refill_init(struct guest *g)
+void prepare_init(struct guest *g)
 {
 	g->refill = (struct timer){.fn = on_refill};
+	g->prepare.settle = (struct timer){.fn = on_settled};
 }
 
 void prepare_refill(struct command *c)

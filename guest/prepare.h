@@ -20,6 +20,6 @@ void prepare_report(struct guest *g);
 /* After a run: another runner, at once or when the sandbox is idle. */
 void prepare_refill(struct command *c);
 void prepare_refill_now(struct guest *g);
-void prepare_refill_init(struct guest *g);
+void prepare_init(struct guest *g);
 
 #endif

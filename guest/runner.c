@@ -227,7 +227,8 @@ static struct command *runner_waiting(const struct guest *g)
 	     n = n->next) {
 		struct command *c = container_of(n, struct command, node);
 
-		if (c->kind == CMD_RUNNER && c->state == CMD_WARM)
+		if (c->kind == CMD_RUNNER && c->state == CMD_WARM &&
+		    !c->is_in_prep)
 			return c;
 	}
 	return NULL;
@@ -293,16 +294,21 @@ void runner_warm(struct command *c)
 			     .tag = c->tag,
 			     .slot = (uint32_t)c->slot,
 			     .pid = c->pid};
+
+	timer_clear(&c->deadline);
+	nest_send(&c->g->nest, &a, NULL, 0);
+}
+
+void runner_moved(struct command *c)
+{
 	struct guest *g = c->g;
 	struct list *n, *tmp;
 
-	timer_clear(&c->deadline);
-	nest_send(&g->nest, &a, NULL, 0);
 	c->is_in_prep = false;
 	slot_mark(&g->cg.slots[c->slot]);
 	/* What it printed while it started is nobody's. */
 	for (int i = 0; i < 2; i++) {
-		stream_pull(&c->out[i], g->null_fd);
+		pipes_visit(c, i);
 		stream_reset(&c->out[i], OUTPUT_CAP_BYTES_DEFAULT,
 			     OUTPUT_CAP_BYTES_DEFAULT);
 	}

@@ -45,8 +45,10 @@ struct runner_message {
 int runner_start(struct guest *g, void (*done)(struct command *c));
 /* RUN: c is QUEUED and gives way to a waiting runner, now or later. */
 void runner_ask(struct command *c, const void *payload, size_t len);
-/* EV_WARM: it waits; gives it the oldest queued RUN. */
+/* EV_WARM: it waits, and is moved to a group of its own. */
 void runner_warm(struct command *c);
+/* EV_MOVED: ready for a run; gives it the oldest queued one. */
+void runner_moved(struct command *c);
 /* The process ended or is about to be killed: what its channel still holds. */
 void runner_collect(struct command *c);
 /* run()'s result as text, from channel or file; checked here. */

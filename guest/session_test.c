@@ -39,7 +39,7 @@ static int setup(void **state)
 
 	assert_int_equal(loop_init(&f->g.loop), 0);
 	list_init(&f->g.commands.all);
-	prepare_refill_init(&f->g);
+	prepare_init(&f->g);
 	f->g.null_fd = -1;
 	f->g.link.up = session_up;
 	f->g.link.room = session_room;

@@ -60,12 +60,29 @@ static void loopback_up(void)
 		close(fd);
 }
 
-static void sysctl_set(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+struct setting {
+	const char *path, *value;
+};
 
-	if (fd < 0 || write(fd, value, strlen(value)) < 0)
-		port_log("%s: %s", path, strerror(errno));
+static const struct setting settings[] = {
+	/* No capability, also not through a namespace of one's own. */
+	{"/proc/sys/user/max_user_namespaces", "0"},
+	{"/proc/sys/kernel/dmesg_restrict", "1"},
+	/* Work that the kernel would do by itself, now and then: millions of
+	 * instructions in the midst of somebody's run. */
+	{"/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs",
+	 "4000000000"},
+	{"/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0"},
+	{"/proc/sys/vm/compaction_proactiveness", "0"},
+	{"/proc/sys/vm/stat_interval", "60"},
+};
+
+static void setting_write(const struct setting *s)
+{
+	int fd = open(s->path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, s->value, strlen(s->value)) < 0)
+		port_log("%s: %s", s->path, strerror(errno));
 	if (fd >= 0)
 		close(fd);
 }
@@ -95,9 +112,8 @@ int world_early(char *why, size_t why_cap)
 	if (mounts_do(steps, ARRAY_LEN(steps), why, why_cap))
 		return -1;
 	loopback_up();
-	/* No capability, also not through a namespace of one's own. */
-	sysctl_set("/proc/sys/user/max_user_namespaces", "0");
-	sysctl_set("/proc/sys/kernel/dmesg_restrict", "1");
+	for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+		setting_write(&settings[i]);
 	return 0;
 }
 
