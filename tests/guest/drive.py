@@ -2,7 +2,11 @@
 """Boot one guest by hand and look at it: phases, costs, cases.
 
   drive.py [--template shell] [--mem 512] [--vcpus 1] [--preload]
+           [--restore FOLDER] [--save FOLDER] [--kernel FILE]
            [--runner KIND] [--verbose] [--costs] [--first-run] [CASE...]
+
+--save leaves a snapshot at READY, --restore starts from one (hutchd's are in
+its cache: with the same hutch-vmm, init image and template).
 
 Cases are substrings of names in scenario.py; none given = all. --costs
 prints time, exits and guest kernel instructions of each phase.
@@ -76,6 +80,9 @@ def main():
     p.add_argument("--runner")
     p.add_argument("--preload", action="store_true")
     p.add_argument("--verbose", action="store_true")
+    p.add_argument("--kernel")
+    p.add_argument("--restore")
+    p.add_argument("--save")
     p.add_argument("--first-run", action="store_true")
     p.add_argument("--costs", action="store_true")
     p.add_argument("--no-disk", action="store_true")
@@ -85,16 +92,21 @@ def main():
     p.add_argument("cases", nargs="*")
     a = p.parse_args()
     guest = vm.VM(a.template, mem=a.mem, vcpus=a.vcpus, verbose=a.verbose,
-                  disk=not a.no_disk, extra=["--" + x for x in a.vmm])
+                  disk=not a.no_disk, restore=a.restore, kernel=a.kernel,
+                  extra=["--" + x for x in a.vmm])
     with guest:
         on = costs(guest) if a.costs else lambda what: None
         guest.on_progress = on
-        print(f"# boot to HELLO {guest.boot(3600):.2f} s", flush=True)
-        on("boot")
-        t = guest.prepare(a.runner or a.template, a.preload, not a.no_disk,
-                          timeout=7200)
-        print(f"# prepare {t:.2f} s: {guest.progress[-1][1]}", flush=True)
-        on("ready")
+        if not a.restore:
+            print(f"# boot to HELLO {guest.boot(3600):.2f} s", flush=True)
+            on("boot")
+            t = guest.prepare(a.runner or a.template, a.preload,
+                              not a.no_disk, timeout=7200)
+            print(f"# prepare {t:.2f} s: {guest.progress[-1][1]}", flush=True)
+            on("ready")
+        if a.save:
+            guest.save(a.save)
+            return 0
         guest.flood_bytes = a.flood_mib << 20
         guest.pong_limit = a.pong_limit
         guest.has_preload = a.preload

@@ -93,8 +93,11 @@ class Command:
 
 
 class VM:
+    """restore: a folder with state, mem and disk of a template's snapshot,
+    as hutchd keeps them; the guest is then past READY."""
+
     def __init__(self, template, mem=512, vcpus=1, verbose=False, disk=True,
-                 extra=(), kernel=None):
+                 extra=(), kernel=None, restore=None):
         self.verbose = verbose
         self.dir = tempfile.mkdtemp(prefix="hutch-guest-test-")
         self.log = b""
@@ -117,12 +120,21 @@ class VM:
                 os.path.join(BUILD, "guest/init.erofs")) + ",ro",
                  "--disk", os.path.join(BUILD, "images",
                                         template + ".erofs") + ",ro"]
+        start = ["--kernel", kernel or os.path.join(BUILD, "images/vmlinux")]
         if disk:
             path = os.path.join(self.dir, "disk")
-            make_disk(path)
+            if restore:
+                subprocess.run(["cp", "--sparse=always", restore + "/disk",
+                                path], check=True)
+                os.chmod(path, 0o600)
+            else:
+                make_disk(path)
             disks += ["--disk", path + ",lazy"]
-        argv = [os.path.join(BUILD, "hutch-vmm"),
-                "--kernel", kernel or os.path.join(BUILD, "images/vmlinux"),
+        if restore:
+            start = ["--restore", f"state={restore}/state,mem={restore}/mem"]
+            self.hello = self.ready = {1: True}
+        argv = [os.environ.get("HUTCH_VMM",
+                               os.path.join(BUILD, "hutch-vmm")), *start,
                 "--mem", str(mem), "--vcpus", str(vcpus), *disks,
                 "--control", f"fd:{control.fileno()}",
                 "--channel", f"fd:{channel.fileno()}",
@@ -371,6 +383,16 @@ class VM:
                  "syscalls_io").split()
         body = self.request(4)
         return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", body)))
+
+    def save(self, folder):
+        """A snapshot as `restore` takes it; the VM ends."""
+        os.makedirs(folder, exist_ok=True)
+        with open(folder + "/state", "w+b") as state, \
+                open(folder + "/mem", "w+b") as mem:
+            self.request(1)  # pause
+            self.request(3, [state.fileno(), mem.fileno()])
+        subprocess.run(["cp", "--sparse=always", self.dir + "/disk",
+                        folder + "/disk"], check=True)
 
     def poweroff(self, timeout=60):
         self.send(POWEROFF)
