@@ -24,6 +24,9 @@ enum confine_kind { CONFINE_MAIN, CONFINE_VCPU, CONFINE_IO, CONFINE_TRACE };
 
 int confine_process(const struct options *o, struct err *e);
 int confine_thread(enum confine_kind kind, struct err *e);
+/* Main thread: until `n` other threads have been through confine_thread; -1
+ * with the first one's error when any failed. */
+int confine_threads_wait(unsigned n, struct err *e);
 /* --no-confine: confine_thread does nothing from now on. */
 void confine_threads_off(void);
 

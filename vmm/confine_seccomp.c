@@ -9,6 +9,7 @@
 #include "confine.h"
 #include <errno.h>
 #include <linux/kvm.h>
+#include <pthread.h>
 #include <seccomp.h>
 #include <stdbool.h>
 #include <string.h>
@@ -60,8 +61,9 @@ static const struct rule rules[] = {
 	IOCTL(V, KVM_GET_XSAVE), /* paravirtual XSAVE */
 	IOCTL(V, KVM_GET_XSAVE2),
 	IOCTL(V, KVM_SET_XSAVE),
-	IOCTL(V, KVM_GET_REGS),		  /* say where an internal error was */
-	IOCTL(V | I | M, KVM_SIGNAL_MSI), /* interrupts of devices */
+	IOCTL(V, KVM_GET_REGS), /* say where an internal error was */
+	IOCTL(V, KVM_GET_SREGS),
+	IOCTL(V | I, KVM_SIGNAL_MSI), /* interrupts of devices */
 
 	/* I/O thread and main: memory of the heap, never executable */
 	CALL(I | M, brk),
@@ -94,10 +96,8 @@ static const struct rule rules[] = {
 	CALL(M, ftruncate),
 	CALL(M, recvfrom), /* a look at what a connection has to read */
 
-	IOCTL(M, KVM_GET_REGS),
-	IOCTL(M, KVM_GET_SREGS2),
+	IOCTL(M, KVM_GET_REGS), /* this and the next: state of a snapshot */
 	IOCTL(M, KVM_GET_SREGS),
-	IOCTL(V, KVM_GET_SREGS), /* say where an internal error was */
 	IOCTL(M, KVM_GET_XSAVE),
 	IOCTL(M, KVM_GET_XSAVE2),
 	IOCTL(M, KVM_GET_XCRS),
@@ -107,13 +107,16 @@ static const struct rule rules[] = {
 	IOCTL(M, KVM_GET_VCPU_EVENTS),
 	IOCTL(M, KVM_GET_MP_STATE),
 	IOCTL(M, KVM_GET_CLOCK),
-	IOCTL(M, KVM_GET_TSC_KHZ),
 	IOCTL(M, KVM_KVMCLOCK_CTRL), /* resume: not a stall of the guest */
 
 	/* trace writer: `write` is in every list */
 };
 
 static bool is_off;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t one_more = PTHREAD_COND_INITIALIZER;
+static unsigned n_confined;
+static struct err first_error;
 
 void confine_threads_off(void)
 {
@@ -141,14 +144,11 @@ static int add_rule(scmp_filter_ctx ctx, const struct rule *r)
 	return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, r->nr, 1, &cmp);
 }
 
-int confine_thread(enum confine_kind kind, struct err *e)
+static int install(enum confine_kind kind, struct err *e)
 {
-	scmp_filter_ctx ctx;
-	int r = 0;
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	int r;
 
-	if (is_off)
-		return 0;
-	ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	if (!ctx)
 		return err_set(e, ERR_INTERNAL, NULL, "seccomp: no memory");
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
@@ -163,4 +163,34 @@ int confine_thread(enum confine_kind kind, struct err *e)
 		return err_set(e, ERR_INTERNAL, NULL, "seccomp: %s",
 			       strerror(-r));
 	return 0;
+}
+
+int confine_thread(enum confine_kind kind, struct err *e)
+{
+	int r = is_off ? 0 : install(kind, e);
+
+	if (kind == CONFINE_MAIN)
+		return r;
+	pthread_mutex_lock(&lock);
+	if (r < 0 && first_error.code == ERR_NONE)
+		first_error = *e;
+	n_confined++;
+	pthread_cond_signal(&one_more);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+int confine_threads_wait(unsigned n, struct err *e)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&lock);
+	while (n_confined < n)
+		pthread_cond_wait(&one_more, &lock);
+	if (first_error.code != ERR_NONE) {
+		*e = first_error;
+		r = -1;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
 }

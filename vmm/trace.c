@@ -7,7 +7,6 @@
 #include "trace.h"
 #include "confine.h"
 #include "fd.h"
-#include "log.h"
 #include "thread.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -109,10 +108,8 @@ static void *trace_thread(void *arg)
 	struct trace *t = arg;
 	struct err e = {0};
 
-	if (confine_thread(CONFINE_TRACE, &e) < 0) {
-		log_error("trace off: %s", e.text);
-		t->is_broken = true;
-	}
+	if (confine_thread(CONFINE_TRACE, &e) < 0)
+		return NULL; /* the start fails */
 	pthread_mutex_lock(&t->lock);
 	for (;;) {
 		unsigned full = t->fill;
@@ -146,7 +143,7 @@ static void *trace_thread(void *arg)
 
 int trace_start(struct trace *t)
 {
-	return t ? thread_create(&t->thread, trace_thread, t) : 0;
+	return thread_create(&t->thread, trace_thread, t);
 }
 
 void trace_flush(struct trace *t)

@@ -193,7 +193,7 @@ static void *vcpu_thread(void *arg)
 	struct err e = {0};
 
 	if (confine_thread(CONFINE_VCPU, &e) < 0)
-		vcpu_end(c, VMM_WHY_SETUP, "vCPU %u: %s", c->idx, e.text);
+		return NULL; /* the start fails */
 	park(s);
 	if (c->idx == 0)
 		notice_started(&c->vm->notice, now_ns());
@@ -243,10 +243,6 @@ int vcpus_start(struct vcpus *s, struct err *e)
 				       strerror(-r));
 		c->has_thread = true;
 	}
-	pthread_mutex_lock(&s->lock);
-	while (s->n_parked < s->n)
-		pthread_cond_wait(&s->parked, &s->lock);
-	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
 

@@ -48,8 +48,7 @@ struct vcpus {
 
 /* Create `n` vCPUs of the VM with CPUID set; no threads yet. */
 int vcpus_create(struct vcpus *s, struct vm *vm, unsigned n, struct err *e);
-/* Start the threads; each confines itself, then waits parked.  Returns when
- * all of them do. */
+/* Start the threads; each confines itself, then parks. */
 int vcpus_start(struct vcpus *s, struct err *e);
 void vcpus_unpark(struct vcpus *s);
 void vcpus_park(struct vcpus *s);

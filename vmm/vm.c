@@ -181,22 +181,30 @@ static void *io_thread(void *arg)
 	struct vm *vm = arg;
 	struct err e = {0};
 
-	if (confine_thread(CONFINE_IO, &e) < 0)
-		vm_end(vm, VMM_WHY_SETUP, "I/O thread: %s", e.text);
-	else
+	if (confine_thread(CONFINE_IO, &e) == 0)
 		io_run(vm->io);
 	return NULL;
 }
 
 int vm_start(struct vm *vm, struct err *e)
 {
+	unsigned n = 1 + vm->vcpus.n;
 	int r = thread_create(&vm->io_thread, io_thread, vm);
 
 	if (r < 0)
 		return err_set(e, ERR_INTERNAL, NULL, "I/O thread: %s",
 			       strerror(-r));
+	if (vm->trace) {
+		r = trace_start(vm->trace);
+		if (r < 0)
+			return err_set(e, ERR_INTERNAL, NULL, "trace: %s",
+				       strerror(-r));
+		n++;
+	}
 	vm->is_paused = true;
-	return vcpus_start(&vm->vcpus, e);
+	if (vcpus_start(&vm->vcpus, e) < 0)
+		return -1;
+	return confine_threads_wait(n, e);
 }
 
 void vm_pause(struct vm *vm)

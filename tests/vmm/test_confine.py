@@ -67,7 +67,7 @@ def _():
     trace = tempfile.NamedTemporaryFile()
     disk = tempfile.NamedTemporaryFile()
     disk.truncate(1 << 20)
-    stray = os.open("/etc/passwd", os.O_RDONLY)
+    stray = os.open(guest("loop"), os.O_RDONLY)
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with VMM("--kernel", guest("count"), "--disk", disk.name,
              "--disk", guest("tiny") + ",ro", "--trace", trace.name,
