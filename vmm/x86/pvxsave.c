@@ -13,6 +13,7 @@
 #define C_X87	    (1ull << 0)
 #define C_SSE	    (1ull << 1)
 #define C_AVX	    (1ull << 2)
+#define C_PKRU	    (1ull << 9)
 #define C_AMX	    (3ull << 17)
 
 /* Layout of the legacy region and header (SDM 13.4). */
@@ -163,6 +164,9 @@ static bool restore(const struct pvx *p, struct mem *m, struct pvx_buffers *b,
 			return false;
 	if (rfbm & (C_SSE | C_AVX))
 		bv = load_mxcsr(next, area, bv);
+	/* The guest's kernel knows no protection keys, but where the real CPU
+	 * has them WRPKRU works: what one process did ends here. */
+	bv &= ~C_PKRU;
 	memset(next + OFF_HEADER, 0, PVX_AREA_BYTES_MIN - OFF_HEADER);
 	le64_store(next + OFF_HEADER, bv);
 	return ioctl(vcpu_fd, KVM_SET_XSAVE, next) == 0;

@@ -27,6 +27,7 @@
 #define OFF_BV	       512u
 #define OFF_XCOMP      520u
 #define MASK_ALL       7ull
+#define PKRU	       (1ull << 9)
 #define MXCSR_INITIAL  0x1f80u
 #define STATUS_PENDING 0xffffffffu
 #define FILL	       0xee
@@ -238,6 +239,32 @@ static void expect_refused(uint8_t *a, uint64_t mask, uint32_t op)
 	assert_memory_equal(before.b, after.b, sizeof(before.b));
 }
 
+/* The guest's kernel does not know of PKRU, user code may have set it. */
+static void test_protection_keys(void **unused)
+{
+	uint8_t *a = fresh_area();
+	union state s = get(0);
+
+	(void)unused;
+	le64_store(s.b + OFF_BV, le64_load(s.b + OFF_BV) | PKRU);
+	if (ioctl(vcpu[0], KVM_SET_XSAVE, &s.kvm) < 0) {
+		print_message("no protection keys on this host\n");
+		skip();
+	}
+	memset(a, 0, AREA_BYTES);
+	le32_store(a + OFF_MXCSR, MXCSR_INITIAL);
+	le64_store(a + OFF_BV, PKRU);
+	for (uint64_t mask = 1; mask <= (MASK_ALL | PKRU);
+	     mask = mask << 1 | 1) {
+		assert_int_equal(ioctl(vcpu[0], KVM_SET_XSAVE, &s.kvm), 0);
+		assert_int_equal(
+			request(0, AREA_GPA, a, mask, HUTCH_PVX_RESTORE), 0);
+		s = get(0);
+		assert_int_equal(le64_load(s.b + OFF_BV) & PKRU, 0);
+		le64_store(s.b + OFF_BV, le64_load(s.b + OFF_BV) | PKRU);
+	}
+}
+
 static void test_refused(void **unused)
 {
 	uint8_t *a = fresh_area();
@@ -355,6 +382,7 @@ int main(void)
 		cmocka_unit_test(test_save_initial),
 		cmocka_unit_test(test_restore),
 		cmocka_unit_test(test_restore_initial),
+		cmocka_unit_test(test_protection_keys),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_bounds),
 	};
