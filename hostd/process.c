@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -37,11 +38,21 @@ static void lower_oom_score(void)
 			 strerror(errno));
 }
 
+/* The limit alone would not stop a core_pattern that is a pipe. */
+static void refuse_core(void)
+{
+	const struct rlimit none = {0, 0};
+
+	if (setrlimit(RLIMIT_CORE, &none) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+		log_warn("cannot refuse core files: %s", strerror(errno));
+}
+
 void process_prepare(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	raise_descriptors();
 	lower_oom_score();
+	refuse_core(); /* last: /proc/self is root's from here on */
 }
 
 int process_signals(struct err *e)

@@ -5,8 +5,13 @@
 #include "err.h"
 #include <stddef.h>
 
-/* SIGPIPE ignored, descriptors raised to the hard limit, less likely to be
- * killed than the VMs when memory runs out.  What is refused is logged. */
+/*
+ * SIGPIPE ignored, descriptors raised to the hard limit, less likely to be
+ * killed than the VMs when memory runs out.  What is refused is logged.
+ *
+ * No core file, whatever the host's core_pattern, and no debugger but root's:
+ * memory holds code, input and values of env.
+ */
 void process_prepare(void);
 
 /* SIGTERM, SIGINT and SIGHUP as a descriptor; blocked in all threads made

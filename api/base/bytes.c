@@ -11,11 +11,12 @@ void bytes_finish(struct bytes *b)
 	memset(b, 0, sizeof(*b));
 }
 
-int bytes_reserve(struct bytes *b, size_t more)
+/* The capacity for `more` bytes; 0 = it is there. */
+static int cap_for(const struct bytes *b, size_t more, size_t *ret_cap)
 {
 	size_t need, cap = b->cap ? b->cap : 256;
-	uint8_t *p;
 
+	*ret_cap = 0;
 	if (__builtin_add_overflow(b->len, more, &need))
 		return -ENOMEM;
 	if (need <= b->cap)
@@ -23,12 +24,61 @@ int bytes_reserve(struct bytes *b, size_t more)
 	while (cap < need)
 		if (__builtin_mul_overflow(cap, (size_t)2, &cap))
 			return -ENOMEM;
+	*ret_cap = cap;
+	return 0;
+}
+
+int bytes_reserve(struct bytes *b, size_t more)
+{
+	size_t cap;
+	uint8_t *p;
+
+	if (cap_for(b, more, &cap))
+		return -ENOMEM;
+	if (!cap)
+		return 0;
 	p = realloc(b->data, cap);
 	if (!p)
 		return -ENOMEM;
 	b->data = p;
 	b->cap = cap;
 	return 0;
+}
+
+void bytes_finish_secret(struct bytes *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	bytes_finish(b);
+}
+
+/* realloc would leave the old copy where it was. */
+static int reserve_secret(struct bytes *b, size_t more)
+{
+	struct bytes grown = {0};
+	size_t cap;
+
+	if (cap_for(b, more, &cap))
+		return -ENOMEM;
+	if (!cap)
+		return 0;
+	grown.data = malloc(cap);
+	if (!grown.data)
+		return -ENOMEM;
+	grown.len = b->len;
+	grown.cap = cap;
+	if (b->len)
+		memcpy(grown.data, b->data, b->len);
+	bytes_finish_secret(b);
+	*b = grown;
+	return 0;
+}
+
+int bytes_append_secret(struct bytes *b, const void *src, size_t len)
+{
+	int rc = reserve_secret(b, len);
+
+	return rc ? rc : bytes_append(b, src, len);
 }
 
 int bytes_append(struct bytes *b, const void *src, size_t len)

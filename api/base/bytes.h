@@ -23,6 +23,14 @@ int bytes_reserve(struct bytes *b, size_t more);
 int bytes_append(struct bytes *b, const void *src, size_t len);
 int bytes_printf(struct bytes *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/*
+ * The same for what must not stay in memory: growth and the end leave no copy
+ * of it on the heap.
+ */
+int bytes_append_secret(struct bytes *b, const void *src, size_t len);
+void bytes_finish_secret(struct bytes *b);
+#define _cleanup_secret_ __attribute__((cleanup(bytes_finish_secret)))
+
 /* Drop the first `n` bytes. */
 void bytes_consume(struct bytes *b, size_t n);
 

@@ -1,5 +1,11 @@
 /* Unit tests of bytes.c: growth, overflow, printf, little endian. */
+#include <stddef.h>
+#include <stdlib.h>
+
+static void free_looked_at(void *p);
+#define free free_looked_at
 #include "bytes.c"
+#undef free
 #include <setjmp.h>
 
 #include <cmocka.h>
@@ -33,6 +39,46 @@ static void append_grows_and_keeps(void **state)
 	bytes_finish(&b);
 	assert_null(b.data);
 	assert_int_equal(b.cap, 0);
+}
+
+/* Of the next frees: size to look at, and how many held no byte but 0. */
+static size_t look_at_bytes;
+static unsigned n_wiped, n_freed;
+
+static void free_looked_at(void *p)
+{
+	size_t n = 0;
+
+	while (p && n < look_at_bytes && !((uint8_t *)p)[n])
+		n++;
+	n_freed += p != NULL;
+	n_wiped += p && n == look_at_bytes;
+	free(p);
+}
+
+static void secrets_leave_no_copy(void **state)
+{
+	struct bytes b = {0};
+	char text[100];
+
+	(void)state;
+	memset(text, 's', sizeof(text));
+	n_wiped = n_freed = 0;
+	look_at_bytes = 256;
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(bytes_append_secret(&b, text, sizeof(text)),
+				 0);
+	assert_int_equal(b.len, 10000);
+	for (size_t i = 0; i < b.len; i++)
+		assert_int_equal(b.data[i], 's');
+	assert_int_equal(bytes_append_secret(&b, "", SIZE_MAX), -ENOMEM);
+	assert_int_equal(b.len, 10000);
+	bytes_finish_secret(&b);
+	assert_null(b.data);
+	assert_int_equal(n_freed, 7); /* 256, 512 ... 16384 */
+	assert_int_equal(n_wiped, n_freed);
+	look_at_bytes = 0;
+	bytes_finish_secret(&b);
 }
 
 static void impossible_sizes_are_refused(void **state)
@@ -100,6 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(zeroed_is_empty),
 		cmocka_unit_test(append_grows_and_keeps),
+		cmocka_unit_test(secrets_leave_no_copy),
 		cmocka_unit_test(impossible_sizes_are_refused),
 		cmocka_unit_test(consume_drops_from_the_front),
 		cmocka_unit_test(printf_appends),

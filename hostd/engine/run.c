@@ -29,19 +29,12 @@
 /* ---- secrets
  * ------------------------------------------------------------------------ */
 
-static void wipe(struct bytes *b)
-{
-	if (b->data)
-		explicit_bzero(b->data, b->cap);
-	bytes_finish(b);
-}
-
 void secrets_finish(struct secrets *s)
 {
-	wipe(&s->code);
-	wipe(&s->input);
-	wipe(&s->config);
-	wipe(&s->env);
+	bytes_finish_secret(&s->code);
+	bytes_finish_secret(&s->input);
+	bytes_finish_secret(&s->config);
+	bytes_finish_secret(&s->env);
 	free(s->env_list);
 	s->env_list = NULL;
 }

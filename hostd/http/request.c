@@ -72,7 +72,7 @@ void *request_on_uri(void *cls, const char *uri, struct MHD_Connection *c)
 static void body_drop(struct request *r)
 {
 	r->priv->server->stats.body_bytes -= r->body.len;
-	bytes_finish(&r->body);
+	bytes_finish_secret(&r->body);
 }
 
 static void free_if_done(struct request *r)
@@ -236,7 +236,7 @@ static void take_body(struct request *r, const char *data, size_t len)
 		err_set(&e, ERR_UNAVAILABLE, NULL,
 			"the daemon holds as many request bodies as it may");
 		stop_reading(r, &e);
-	} else if (bytes_append(&r->body, data, len)) {
+	} else if (bytes_append_secret(&r->body, data, len)) {
 		err_set(&e, ERR_UNAVAILABLE, NULL, "out of memory");
 		stop_reading(r, &e);
 	} else {
@@ -244,13 +244,21 @@ static void take_body(struct request *r, const char *data, size_t len)
 	}
 }
 
+/*
+ * A body may hold values of env, which stay nowhere.  `data` is MHD's own
+ * buffer of the connection, malloc'ed and not read again once we took it: wiped
+ * here, because MHD gives it to the next request and to free() as it is.
+ */
 static enum MHD_Result on_body(struct request *r, const char *data, size_t *len)
 {
 	struct request_priv *p = r->priv;
 
 	if (p->state == REQ_BODY)
 		take_body(r, data, *len);
-	else if ((p->n_drained += *len) > HTTP_DRAIN_BYTES_MAX)
+	else
+		p->n_drained += *len;
+	explicit_bzero((void *)(uintptr_t)data, *len);
+	if (p->n_drained > HTTP_DRAIN_BYTES_MAX)
 		return MHD_NO;
 	*len = 0;
 	return MHD_YES;

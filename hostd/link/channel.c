@@ -81,8 +81,12 @@ static int write_some(struct channel *c)
 			return errno == EAGAIN ? 0 : -errno;
 		c->out_at += (size_t)n;
 	}
+	/* What was sent may be a command's env: it does not wait here for the
+	 * next frame. */
 	if (c->out.cap > CHANNEL_IDLE_BYTES)
-		bytes_finish(&c->out);
+		bytes_finish_secret(&c->out);
+	else if (c->out.len)
+		explicit_bzero(c->out.data, c->out.len);
 	c->out.len = 0;
 	c->out_at = 0;
 	return 0;
@@ -142,7 +146,7 @@ void channel_close(struct channel *c)
 	loop_timer_stop(c->loop, &c->pause);
 	loop_watch_remove(c->loop, &c->watch);
 	fd_close(&c->watch.fd);
-	bytes_finish(&c->out);
+	bytes_finish_secret(&c->out);
 	c->out_at = 0;
 }
 

@@ -3,7 +3,8 @@
  *
  * A frame is written straight into the queue: its header first with length 0,
  * then the map, then the length is put in.  Code and input, up to 2 MiB, are
- * so copied once.  `rc` of the writer stays at the first error, which makes
+ * so copied once.  They may hold secrets: the queue grows without leaving
+ * copies behind.  `rc` of the writer stays at the first error, which makes
  * the encoders straight lines.
  */
 #include "gp_down.h"
@@ -19,7 +20,7 @@ struct writer {
 static void put_raw(struct writer *w, const void *p, size_t len)
 {
 	if (!w->rc)
-		w->rc = bytes_append(w->out, p, len);
+		w->rc = bytes_append_secret(w->out, p, len);
 }
 
 static void put_uint(struct writer *w, uint64_t v)

@@ -33,7 +33,7 @@ static void vm_free(struct vm *vm)
 	loop_timer_stop(vm->link->loop, &vm->timer);
 	channel_close(&vm->channel);
 	session_finish(&vm->session);
-	bytes_finish(&vm->early);
+	bytes_finish_secret(&vm->early);
 	list_remove(&vm->node);
 	free(vm);
 }

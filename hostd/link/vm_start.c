@@ -47,10 +47,10 @@ static int bind_send(struct vm *vm)
 	if (!rc)
 		rc = gp_down_bind(&vm->channel.out, &id);
 	if (!rc)
-		rc = bytes_append(&vm->channel.out, vm->early.data,
-				  vm->early.len);
+		rc = bytes_append_secret(&vm->channel.out, vm->early.data,
+					 vm->early.len);
 	explicit_bzero(&id, sizeof(id));
-	bytes_finish(&vm->early);
+	bytes_finish_secret(&vm->early);
 	channel_flush(&vm->channel);
 	return rc;
 }

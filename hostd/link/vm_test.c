@@ -221,6 +221,8 @@ static unsigned fds_open(void)
 	return n;
 }
 
+static const char *const *run_env;
+
 /* Plays `script` until the VM is gone. */
 static void play(const char *script, struct seen *s)
 {
@@ -229,7 +231,8 @@ static void play(const char *script, struct seen *s)
 		.limits = {1, 128, 256},
 		.sandbox = "sbx_test",
 	};
-	struct vm_run run = {.code = "x", .code_len = 1, .timeout_ms = 100};
+	struct vm_run run = {
+		.code = "x", .code_len = 1, .timeout_ms = 100, .env = run_env};
 	struct err e = {0};
 
 	entry_put(script);
@@ -383,6 +386,81 @@ static void test_log_flood(void **state)
 	assert_int_equal(s.ended, 1);
 }
 
+#define SECRET_BYTES 24
+#define SCAN_BYTES   (1u << 20)
+#define MASK	     0x5a /* so that what is looked for is nowhere itself */
+
+/* How often a text, each byte of it masked, is in this writable memory. */
+static unsigned range_count(int mem, uint64_t at, uint64_t end,
+			    const uint8_t masked[SECRET_BYTES], uint8_t *buf)
+{
+	unsigned n = 0;
+
+	for (; at < end; at += SCAN_BYTES - SECRET_BYTES) {
+		ssize_t got = pread(mem, buf, SCAN_BYTES, (off_t)at);
+
+		for (ssize_t i = 0; i + SECRET_BYTES <= got; i++) {
+			size_t k = 0;
+
+			while (k < SECRET_BYTES &&
+			       (buf[i + (ssize_t)k] ^ MASK) == masked[k])
+				k++;
+			n += k == SECRET_BYTES;
+		}
+		explicit_bzero(buf, SCAN_BYTES);
+	}
+	return n;
+}
+
+static unsigned memory_count(const uint8_t masked[SECRET_BYTES])
+{
+	int mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint8_t *buf = calloc(1, SCAN_BYTES);
+	unsigned long at, end;
+	unsigned n = 0;
+	char line[512], mode[8];
+
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %7s", &at, &end, mode) == 3 &&
+		    mode[1] == 'w' && end - at < (256ul << 20))
+			n += range_count(mem, at, end, masked, buf);
+	free(buf);
+	fclose(maps);
+	close(mem);
+	return n;
+}
+
+/* LBB-127: once the guest has its command, no value of env is in memory;
+ * also when the command never got that far. */
+static void test_env_is_wiped(void **state)
+{
+	static const char *const scripts[] = {"brsoE", "h", "S", "x"};
+	static char text[4 + 2 * SECRET_BYTES + 60000];
+	const char *env[] = {"A=x", text, NULL};
+	uint8_t masked[SECRET_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
+		struct seen s = {.destroy_on_end = 1};
+		size_t pad = i % 2 ? 60000 : 0;
+
+		memset(text, 'x', sizeof(text));
+		memcpy(text, "B=", 2);
+		for (size_t k = 0; k < SECRET_BYTES; k++) {
+			masked[k] = (uint8_t)(rand() % 26 + 'a') ^ MASK;
+			text[2 + pad + k] = (char)(masked[k] ^ MASK);
+		}
+		text[2 + pad + SECRET_BYTES] = 0;
+		assert_true(memory_count(masked) > 0);
+		run_env = env;
+		play(scripts[i], &s);
+		run_env = NULL;
+		explicit_bzero(text, sizeof(text));
+		assert_int_equal(memory_count(masked), 0);
+	}
+}
+
 /* M9, M10: many in a row leave nothing behind. */
 static void test_no_leak(void **state)
 {
@@ -410,6 +488,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_destroy_at_once),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_log_flood),
+		cmocka_unit_test(test_env_is_wiped),
 		cmocka_unit_test(test_no_leak),
 	};
 

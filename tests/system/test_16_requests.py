@@ -6,8 +6,10 @@ every check answers 503 sandbox_capacity.
 
 test: timeout=300
 """
+import contextlib
 import http.client
 import json
+import os
 
 import hutchlib
 from hutchlib import (Daemon, call, case, client, daemon, equal, main,
@@ -108,6 +110,57 @@ def env():
           (400, "sandbox_env_invalid"))
     equal(told(run(env={f"A{n}": "" for n in range(300)})),
           (400, "sandbox_env_invalid"))
+
+
+def places_of(text):
+    """Where the daemon's writable memory holds these bytes."""
+    found = []
+    with open(f"/proc/{daemon().pid}/maps") as maps, \
+            open(f"/proc/{daemon().pid}/mem", "rb", 0) as mem:
+        for line in maps:
+            span, mode, *rest = line.split()
+            begin, end = (int(x, 16) for x in span.split("-"))
+            if "w" not in mode or end - begin > 256 << 20:
+                continue
+            mem.seek(begin)
+            with contextlib.suppress(OSError):
+                n = mem.read(end - begin).count(text)
+                if n:
+                    found.append((rest[-1], n))
+    return found
+
+
+@case("LBB-127: no value of env stays in the daemon's memory or files")
+def env_is_wiped():
+    c = client()
+    for n, size in enumerate((40, 5000, 100000)):
+        value = f"secret{n}-" + os.urandom(16).hex()
+        body = json.dumps({"run": {"code": CODE, "env": {
+            "A": "x" * size + value, "B": value}}}).encode()
+        # whole, refused by a later check, refused before it is read, cut
+        equal(told(post(body)), PASSED)
+        equal(post(body.replace(b'"code"', b'"coda"')).status, 400)
+        equal(post(body[:-1]).status, 400)
+        equal(c.call("POST", "/v1/sandboxes", body,
+                     headers={"Content-Type": "text/plain"}).status, 415)
+        con = http.client.HTTPConnection(daemon().host, daemon().port)
+        con.request("POST", "/v1/sandboxes", iter([body[:30], body[30:]]),
+                    {"Authorization": f"Bearer {c.key}",
+                     "Idempotency-Key": new_key(),
+                     "Content-Type": "application/json"},
+                    encode_chunked=True)
+        equal(con.getresponse().status, 503)
+        con.close()
+        equal(places_of(value.encode()), [], f"{size} bytes")
+        for folder, _, names in os.walk(daemon().state):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path):
+                    with open(path, "rb") as f:
+                        assert value.encode() not in f.read(), path
+    with open(f"/proc/{daemon().pid}/limits") as f:
+        core = [x for x in f if x.startswith("Max core file size")]
+    equal(core[0].split()[4:6], ["0", "0"])
 
 
 @case("LBB-108: an unknown template answers 404")

@@ -26,9 +26,9 @@ struct run_op {
 
 static void op_free(struct run_op *op)
 {
-	bytes_finish(&op->code);
+	bytes_finish_secret(&op->code);
 	bytes_finish(&op->template_name);
-	bytes_finish(&op->env_text);
+	bytes_finish_secret(&op->env_text);
 	free(op->env);
 	free(op);
 }
@@ -188,7 +188,7 @@ static int env_name(const char *path, const char *name, size_t len,
 static int env_add(struct run_op *op, const char *path,
 		   const struct json_member *m, struct err *e)
 {
-	_cleanup_bytes_ struct bytes name = {0}, value = {0};
+	_cleanup_secret_ struct bytes name = {0}, value = {0};
 
 	if (decode_string(path, m->name, &name, e) ||
 	    env_name(path, (const char *)name.data, name.len, e) ||
@@ -205,9 +205,9 @@ static int env_add(struct run_op *op, const char *path,
 		return err_set(e, ERR_ENV_INVALID, path,
 			       "%s has more than %u bytes in all", path,
 			       ENGINE_ENV_BYTES_MAX);
-	if (bytes_append(&op->env_text, name.data, name.len) ||
-	    bytes_append(&op->env_text, "=", 1) ||
-	    bytes_append(&op->env_text, value.data, value.len + 1))
+	if (bytes_append_secret(&op->env_text, name.data, name.len) ||
+	    bytes_append_secret(&op->env_text, "=", 1) ||
+	    bytes_append_secret(&op->env_text, value.data, value.len + 1))
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	op->n_env++;
 	return 0;
@@ -225,6 +225,11 @@ static int run_env(void *ctx, const char *path, struct json_span v,
 		e->code = ERR_ENV_INVALID;
 		return -1;
 	}
+	/* No text of it is longer than how it is written; one allocation. */
+	if (bytes_reserve(&op->env_text, v.len < ENGINE_ENV_BYTES_MAX
+						 ? v.len
+						 : ENGINE_ENV_BYTES_MAX))
+		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	json_iter_begin(&it, v);
 	while (json_iter_next(&it, &m))
 		if (env_add(op, path, &m, e))
