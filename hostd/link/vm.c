@@ -27,6 +27,7 @@
 
 /* ---- the end ---------------------------------------------------------- */
 
+/* With a call on its way the memory stays until that comes back. */
 static void vm_free(struct vm *vm)
 {
 	template_unwait(&vm->waiter);
@@ -35,7 +36,27 @@ static void vm_free(struct vm *vm)
 	session_finish(&vm->session);
 	bytes_finish_secret(&vm->early);
 	list_remove(&vm->node);
-	free(vm);
+	vm->link = NULL;
+	if (!vm->is_posted)
+		free(vm);
+}
+
+static void vm_post(struct vm *vm, void (*fn)(struct vm *vm))
+{
+	vm->posted = fn;
+	vm->is_posted = true;
+	loop_post_call(vm->link->loop, &vm->call);
+}
+
+static void on_call(void *arg)
+{
+	struct vm *vm = arg;
+
+	vm->is_posted = false;
+	if (vm->link)
+		vm->posted(vm);
+	else
+		free(vm); /* the link ended before */
 }
 
 static void vm_gone(struct vm *vm)
@@ -44,11 +65,6 @@ static void vm_gone(struct vm *vm)
 		 (int)vm->why, log_quoted(vm->text, strlen(vm->text)).s);
 	vm->ops->gone(vm->ctx, vm->why, vm->text);
 	vm_free(vm);
-}
-
-static void call_gone(void *arg)
-{
-	vm_gone(arg);
 }
 
 static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
@@ -77,8 +93,7 @@ static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
 	/* A posted start sees ENDING and becomes the end. */
 	if (was == VM_STARTING)
 		return;
-	vm->call.fn = call_gone;
-	loop_post_call(vm->link->loop, &vm->call);
+	vm_post(vm, vm_gone);
 }
 
 static void on_vmm_gone(void *ctx, const struct vmm_end *end)
@@ -109,6 +124,7 @@ void vms_destroy(struct link *l)
 {
 	struct list *pos, *tmp;
 
+	vmms_kill(l); /* so that all end at once, and we wait once */
 	list_for_each_safe(pos, tmp, &l->vms)
 	{
 		struct vm *vm = container_of(pos, struct vm, node);
@@ -303,9 +319,8 @@ static const struct vmm_ops vmm_ops = {
 	.gone = on_vmm_gone,
 };
 
-static void call_start(void *arg)
+static void vm_begin(struct vm *vm)
 {
-	struct vm *vm = arg;
 	struct err e = {0};
 
 	if (vm->state == VM_ENDING) {
@@ -327,8 +342,7 @@ static void call_start(void *arg)
 static void start_post(struct vm *vm)
 {
 	vm->state = VM_STARTING;
-	vm->call.fn = call_start;
-	loop_post_call(vm->link->loop, &vm->call);
+	vm_post(vm, vm_begin);
 }
 
 static void on_template(void *ctx, const struct err *e)
@@ -369,6 +383,7 @@ int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 	vm->ctx = ctx;
 	vm->created_us = clock_mono_us();
 	vm->timer.fn = on_timer;
+	vm->call.fn = on_call;
 	vm->call.arg = vm;
 	vm->channel.watch.fd = -1;
 	session_init(&vm->session, SES_BINDING, &session_ops, vm);

@@ -11,16 +11,18 @@
 enum vm_state { VM_WAITING = 0, VM_STARTING, VM_RUNNING, VM_ENDING };
 
 struct vm {
-	struct list node; /* in link->vms */
-	struct link *link;
+	struct list node;  /* in link->vms */
+	struct link *link; /* NULL: the link ended, only a call is left */
 	struct vm_spec spec;
 	const struct vm_ops *ops;
 	void *ctx;
 	enum vm_state state;
 	struct template *t;
 	struct template_waiter waiter;
-	struct loop_call call; /* start, or gone without a process */
-	struct bytes early;    /* frames of commands before the start */
+	struct loop_call call;	       /* runs `posted` */
+	void (*posted)(struct vm *vm); /* start, or gone without a process */
+	bool is_posted;
+	struct bytes early; /* frames of commands before the start */
 	struct vmm *vmm;
 	struct channel channel;
 	struct session session;

@@ -1,0 +1,278 @@
+/* A link with a hostile VMM in its cache; see vm_test_util.h. */
+#include "vm_test_util.h"
+#include "../image/disk.h"
+#include "../image/images.h"
+#include "cache.h"
+#include "fd.h"
+#include "key.h"
+#include "template_priv.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SHA_ABC                                                                \
+	"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+static char folder[64], vmm_path[4096];
+struct loop *loop;
+struct link *lnk;
+
+static void on_progress(void *ctx, const char *text)
+{
+	(void)ctx;
+	fail_msg("nothing is to be prepared: %s", text);
+}
+
+static void on_bound(void *ctx)
+{
+	((struct seen *)ctx)->bound++;
+}
+
+static void on_started(void *ctx, uint64_t cmd)
+{
+	struct seen *s = ctx;
+
+	s->started++;
+	if (s->kill_on_start == 1)
+		assert_int_equal(vm_kill(s->vm, cmd, 0), 0);
+	if (s->kill_on_start == 2)
+		vm_destroy(s->vm);
+}
+
+static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+		      uint64_t total, const uint8_t *data, size_t len)
+{
+	struct seen *s = ctx;
+
+	(void)data;
+	assert_int_equal(cmd, 1);
+	assert_int_equal(stream, 0);
+	assert_int_equal(offset, 0);
+	assert_int_equal(total, 3);
+	assert_int_equal(len, 3);
+	s->output++;
+}
+
+static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
+{
+	struct seen *s = ctx;
+
+	s->ended++;
+	s->how = end->how;
+	snprintf(s->result, sizeof(s->result), "%.*s", (int)end->result_len,
+		 end->result ? (const char *)end->result : "");
+	snprintf(s->error, sizeof(s->error), "%.100s", end->error);
+	vm_ack(s->vm, cmd);
+	if (s->destroy_on_end)
+		vm_destroy(s->vm);
+}
+
+static void on_gone(void *ctx, enum end_reason why, const char *text)
+{
+	struct seen *s = ctx;
+
+	s->gone++;
+	s->why = why;
+	snprintf(s->text, sizeof(s->text), "%s", text);
+	loop_stop(loop);
+}
+
+const struct vm_ops ops = {on_progress, on_bound, on_started,
+			   on_output,	on_ended, on_gone};
+
+/* ---- a cache entry whose state file is the script -------------------------
+ */
+
+static void file_put(const char *name, const char *text)
+{
+	char path[200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
+	close(fd);
+}
+
+static void key_now(char hex[KEY_HEX_BYTES])
+{
+	struct key_inputs in = {
+		.is_soft = lnk->is_soft,
+		.cmdline = LINK_CMDLINE,
+		.runner = "python",
+		.shape = {.base = "lbb/python", .vcpus = 1, .ram_mib = 256},
+	};
+	struct bytes b = {0};
+	int fd = open(vmm_path, O_RDONLY | O_CLOEXEC);
+
+	hash_from_hex(SHA_ABC, in.root);
+	hash_from_hex(SHA_ABC, in.kernel);
+	hash_from_hex(SHA_ABC, in.init);
+	assert_int_equal(
+		file_hash(&lnk->hashes, FILE_HASH_PLAIN, fd, false, in.vmm), 0);
+	close(fd);
+	assert_int_equal(key_make(&in, &b, hex), 0);
+	bytes_finish(&b);
+}
+
+void entry_put(const char *script)
+{
+	struct cache c = {lnk->cache_fd, &lnk->hashes};
+	struct shape shape = {.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
+	struct cache_making m;
+	struct template *t;
+	struct err e = {0};
+	char key[KEY_HEX_BYTES];
+
+	/* Whole and open, a template is not looked at again: forget it. */
+	assert_int_equal(template_get(lnk, &shape, &t), 0);
+	t->state = TPL_IDLE;
+	key_now(key);
+	assert_int_equal(cache_making_begin(&c, key, &m, &e), 0);
+	assert_int_equal(fd_write_all(m.state_fd, script, strlen(script)), 0);
+	assert_int_equal(ftruncate(m.mem_fd, 1 << 20), 0);
+	assert_int_equal(ftruncate(m.disk_fd, 1 << 20), 0);
+	assert_int_equal(cache_making_commit(&c, key, &m, "", 1, &e), 0);
+	cache_making_end(&c, key, &m);
+}
+
+int setup(void **state)
+{
+	struct link_config cfg = {
+		.vmm_path = vmm_path, .uid_base = 20000, .is_confined = false};
+	static char paths[4][128];
+	struct err e = {0};
+
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/hutch-vm-test-XXXXXX");
+	if (!mkdtemp(folder))
+		return -1;
+	for (int i = 0; i < 4; i++)
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder,
+			 (const char *[]){"state", "cache", "", "init"}[i]);
+	cfg.state_dir = paths[0];
+	cfg.cache_dir = paths[1];
+	cfg.images_dir = paths[2];
+	cfg.init_image = paths[3];
+	file_put("init", "abc");
+	file_put("root", "abc");
+	file_put("vmlinux", "abc");
+	file_put("images.json", "{\"python\": {\"path\": \"root\", \"bytes\": "
+				"3, \"sha256\": \"" SHA_ABC "\"}}");
+	if (loop_create(&loop) || link_create(&lnk, loop, &cfg, &e))
+		return -1;
+	lnk->times = (struct link_times){.bind_ms = 300,
+					 .start_ms = 300,
+					 .overrun_ms = 200,
+					 .hello_ms = 300,
+					 .prepare_ms = 300,
+					 .snapshot_ms = 300};
+	return 0;
+}
+
+int teardown(void **state)
+{
+	char cmd[128];
+
+	(void)state;
+	link_destroy(lnk);
+	loop_destroy(loop);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", folder);
+	return system(cmd);
+}
+
+unsigned fds_open(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+const struct vm_spec test_spec = {
+	.base = "lbb/python",
+	.limits = {1, 128, 256},
+	.sandbox = "sbx_test",
+};
+const char *const *run_env;
+
+/* Plays `script` until the VM is gone. */
+void play(const char *script, struct seen *s)
+{
+	struct vm_run run = {
+		.code = "x", .code_len = 1, .timeout_ms = 100, .env = run_env};
+	struct err e = {0};
+
+	entry_put(script);
+	assert_int_equal(vm_create(&s->vm, lnk, &test_spec, &ops, s, &e), 0);
+	assert_int_equal(vm_run(s->vm, 1, &run), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s->gone, 1);
+	/* Reaped, and its uid given back. */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	for (size_t i = 0; i < sizeof(lnk->uid_used) / 8; i++)
+		assert_int_equal(lnk->uid_used[i], 0);
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+#define SCAN_BYTES (1u << 20)
+
+/* How often a text, each byte of it masked, is in this writable memory. */
+static unsigned range_count(int mem, uint64_t at, uint64_t end,
+			    const uint8_t masked[SECRET_BYTES], uint8_t *buf)
+{
+	unsigned n = 0;
+
+	for (; at < end; at += SCAN_BYTES - SECRET_BYTES) {
+		ssize_t got = pread(mem, buf, SCAN_BYTES, (off_t)at);
+
+		for (ssize_t i = 0; i + SECRET_BYTES <= got; i++) {
+			size_t k = 0;
+
+			while (k < SECRET_BYTES &&
+			       (buf[i + (ssize_t)k] ^ MASK) == masked[k])
+				k++;
+			n += k == SECRET_BYTES;
+		}
+		explicit_bzero(buf, SCAN_BYTES);
+	}
+	return n;
+}
+
+unsigned memory_count(const uint8_t masked[SECRET_BYTES])
+{
+	int mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint8_t *buf = calloc(1, SCAN_BYTES);
+	unsigned long at, end;
+	unsigned n = 0;
+	char line[512], mode[8];
+
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %7s", &at, &end, mode) == 3 &&
+		    mode[1] == 'w' && end - at < (256ul << 20))
+			n += range_count(mem, at, end, masked, buf);
+	free(buf);
+	fclose(maps);
+	close(mem);
+	return n;
+}
+
+bool vmm_find(const char *argv0)
+{
+	snprintf(vmm_path, sizeof(vmm_path), "%.*s/hostile_vmm",
+		 (int)(strrchr(argv0, '/') - argv0), argv0);
+	if (access(vmm_path, X_OK)) {
+		printf("skip: %s is not built\n", vmm_path);
+		return false;
+	}
+	return true;
+}

@@ -1,0 +1,54 @@
+/*
+ * For the tests of vm.c: a link whose VMM is hostile_vmm.
+ *
+ * Each case is a script (hostile_vmm.c) put into a cache entry as its state
+ * file, so that the whole way is used: check, cache, disk copy, process,
+ * channel, deadlines, reaping.  Deadlines are shortened by the test.
+ */
+#ifndef HUTCHD_VM_TEST_UTIL_H
+#define HUTCHD_VM_TEST_UTIL_H
+
+#include "../clock.h"
+#include "../loop.h"
+#include "link_priv.h"
+#include "vm.h"
+#include <setjmp.h>
+#include <stdarg.h>
+/* after the headers it needs */
+#include <cmocka.h>
+
+extern struct loop *loop;
+extern struct link *lnk;
+
+/* What came of a VM; the context of `ops`. */
+struct seen {
+	struct vm *vm;
+	unsigned bound, started, output, ended, gone;
+	enum gp_end how;
+	char result[64], error[128];
+	enum end_reason why;
+	char text[REASON_BYTES_MAX];
+	int kill_on_start; /* 1 vm_kill, 2 vm_destroy */
+	int destroy_on_end;
+};
+
+extern const struct vm_ops ops;
+extern const struct vm_spec test_spec;
+extern const char *const *run_env; /* of the command that play() gives */
+
+/* Of argv[0]'s folder; false, and said, when it is not built. */
+bool vmm_find(const char *argv0);
+int setup(void **state);
+int teardown(void **state);
+/* The script of the VMs from now on. */
+void entry_put(const char *script);
+/* Plays `script` until the VM is gone. */
+void play(const char *script, struct seen *s);
+unsigned fds_open(void);
+
+#define SECRET_BYTES 24
+#define MASK	     0x5a /* so that what is looked for is nowhere itself */
+/* How often a text, each byte of it masked, is in this process's memory. */
+unsigned memory_count(const uint8_t masked[SECRET_BYTES]);
+
+#endif
