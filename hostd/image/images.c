@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <time.h>
+
+#define IMAGES_SETTLED_S 2
 
 static int image_read(struct image *im, const char *dir, const char *name,
 		      json_t *v)
@@ -60,6 +62,47 @@ int images_load(struct images *ret, const char *dir, struct err *e)
 			     "%s is not an object (run `make images`)", path);
 	json_decref(root);
 	return rc;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+	       a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* A file's times have steps: one that was written just now may be written
+ * again within the same step, so it is not remembered yet. */
+static bool is_settled(const struct stat *st)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec - st->st_ctim.tv_sec >= IMAGES_SETTLED_S;
+}
+
+int images_cached(struct images_cache *c, const char *dir,
+		  const struct images **ret, struct err *e)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/images.json", dir);
+	/* Looked at before it is read: what is read is that or newer. */
+	if (stat(path, &st))
+		memset(&st, 0, sizeof(st));
+	if (!c->is_valid || !is_same_file(&st, &c->stamp)) {
+		c->is_valid = false;
+		if (images_load(&c->im, dir, e))
+			return -1;
+		c->stamp = st;
+		c->is_valid = is_settled(&st);
+	}
+	*ret = &c->im;
+	return 0;
 }
 
 const struct image *images_find(const struct images *im, const char *name)

@@ -9,6 +9,8 @@
 #include "err.h"
 #include "filehash.h"
 #include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 
 #define IMAGES_MAX 16
 
@@ -26,6 +28,18 @@ struct images {
 
 /* Any thread.  -1 with `e` that says what to do. */
 int images_load(struct images *ret, const char *dir, struct err *e);
+/*
+ * The same, read and parsed only when the file is another than the last time
+ * (device, inode, size, times), for who asks often; zeroed at first.  *ret is
+ * borrowed until the next call.
+ */
+struct images_cache {
+	struct images im;
+	struct stat stamp;
+	bool is_valid;
+};
+int images_cached(struct images_cache *c, const char *dir,
+		  const struct images **ret, struct err *e);
 const struct image *images_find(const struct images *im, const char *name);
 
 /*

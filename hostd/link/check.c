@@ -125,15 +125,15 @@ void check_run(struct check *c)
 int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 		    uint8_t kernel[HASH_BYTES])
 {
-	struct images *im = calloc(1, sizeof(*im));
 	const char *name = base_image(base);
 	const struct shape any = {.vcpus = 1};
+	const struct images *im;
 	const struct image *i;
 	struct check c;
 	int rc = -ENOENT;
 
 	check_init(&c, l, &any);
-	if (!im || !name || images_load(im, l->images_dir, &c.e))
+	if (!name || images_cached(&l->images, l->images_dir, &im, &c.e))
 		goto out;
 	i = images_find(im, name);
 	if (!i)
@@ -146,7 +146,6 @@ int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 	rc = 0;
 out:
 	check_finish(&c);
-	free(im);
 	return rc;
 }
 

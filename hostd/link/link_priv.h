@@ -6,6 +6,7 @@
 #define HUTCHD_LINK_PRIV_H
 
 #include "../image/filehash.h"
+#include "../image/images.h"
 #include "list.h"
 #include "template.h"
 #include <sys/types.h>
@@ -45,10 +46,11 @@ struct link {
 	struct cgroups cgroups;
 	uint64_t cgroup_next;
 	struct file_hashes hashes; /* also workers */
-	struct list vmms;	   /* struct vmm */
-	struct list vms;	   /* struct vm */
-	struct list templates;	   /* struct template */
-	struct list jobs;	   /* struct job */
+	struct images_cache images;
+	struct list vmms;      /* struct vmm */
+	struct list vms;       /* struct vm */
+	struct list templates; /* struct template */
+	struct list jobs;      /* struct job */
 	unsigned n_making;
 };
 

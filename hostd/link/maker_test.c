@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@
 
 #define SHA_ABC                                                                \
 	"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+#define IMAGES                                                                 \
+	"{\"python\": {\"path\": \"root\", \"bytes\": 3, \"sha256\": "         \
+	"\"" SHA_ABC "\"}}"
 
 static char folder[64], vmm_path[4096];
 static struct loop *loop;
@@ -83,8 +87,7 @@ static int setup(void **state)
 		return -1;
 	file_put("init", "abc");
 	file_put("root", "abc");
-	file_put("images.json", "{\"python\": {\"path\": \"root\", \"bytes\": "
-				"3, \"sha256\": \"" SHA_ABC "\"}}");
+	file_put("images.json", IMAGES);
 	return link_open();
 }
 
@@ -387,6 +390,63 @@ static void test_waits_for_the_lock(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static unsigned n_parsed;
+
+json_t *__real_json_load_file(const char *path, size_t flags,
+			      json_error_t *error);
+json_t *__wrap_json_load_file(const char *path, size_t flags,
+			      json_error_t *error);
+json_t *__wrap_json_load_file(const char *path, size_t flags,
+			      json_error_t *error)
+{
+	n_parsed++;
+	return __real_json_load_file(path, flags, error);
+}
+
+static unsigned parses_of(unsigned n_runs, uint8_t image[HASH_BYTES])
+{
+	uint8_t kernel[HASH_BYTES];
+
+	n_parsed = 0;
+	for (unsigned i = 0; i < n_runs; i++)
+		assert_int_equal(
+			template_hashes(lnk, "lbb/python", image, kernel), 0);
+	return n_parsed;
+}
+
+/* images.json is parsed once, not once a run; a new one is seen at once. */
+static void test_hashes_are_remembered(void **state)
+{
+	static const char other[] =
+		"{\"python\": {\"path\": \"root\", \"bytes\": 3, "
+		"\"sha256\": \"000816bf8f01cfea414140de5dae2223"
+		"b00361a396177a9cb410ff61f20015ad\"}}";
+	static const uint8_t old[] = {0xba, 0x78}, new[] = {0, 0x08};
+	uint8_t image[HASH_BYTES];
+
+	(void)state;
+	file_put("images.json", IMAGES);
+	parses_of(1, image);
+	assert_memory_equal(image, old, 2);
+	/* Written again at once: the same size, perhaps the same times. */
+	file_put("images.json", other);
+	parses_of(3, image);
+	assert_memory_equal(image, new, 2);
+	file_put("images.json", IMAGES);
+	sleep(3); /* its times are old enough to tell it from a later one */
+	assert_int_equal(parses_of(100, image), 1);
+	assert_memory_equal(image, old, 2);
+	file_put("images.json", other);
+	parses_of(1, image);
+	assert_memory_equal(image, new, 2);
+	file_put("images.json", "[");
+	assert_int_not_equal(template_hashes(lnk, "lbb/python", image, image),
+			     0);
+	file_put("images.json", IMAGES);
+	parses_of(1, image);
+	assert_memory_equal(image, old, 2);
+}
+
 /* The daemon ends in each phase: nothing hangs, nothing is left. */
 static void test_end_while_making(void **state)
 {
@@ -427,6 +487,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_run_fails),
 		cmocka_unit_test(test_damage_is_made_anew),
 		cmocka_unit_test(test_waits_for_the_lock),
+		cmocka_unit_test(test_hashes_are_remembered),
 		cmocka_unit_test(test_end_while_making),
 	};
 

@@ -41,6 +41,6 @@ $(eval $(call program,tests/hostd/vm_test,hostd/link/vm_test.c \
 	$(BASE_SRCS),$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(eval $(call program,tests/hostd/maker_test,hostd/link/maker_test.c \
 	$(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
-	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
+	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka -Wl$(,)--wrap=json_load_file))
 $(B)/tests/hostd/vm_test $(B)/tests/hostd/maker_test: | \
 	$(B)/tests/hostd/hostile_vmm

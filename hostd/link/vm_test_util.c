@@ -8,6 +8,7 @@
 #include "template_priv.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -174,15 +175,21 @@ int setup(void **state)
 	return 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
 int teardown(void **state)
 {
-	char cmd[128];
-
 	(void)state;
 	link_destroy(lnk);
 	loop_destroy(loop);
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", folder);
-	return system(cmd);
+	return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 unsigned fds_open(void)
