@@ -16,27 +16,21 @@
 #include "../clock.h"
 #include "../image/disk.h"
 #include "../image/sparse.h"
+#include "boot_log.h"
 #include "channel.h"
 #include "fd.h"
 #include "gp_down.h"
-#include "gp_up.h"
 #include "link_priv.h"
 #include "log.h"
 #include "template_priv.h"
 #include "vmm.h"
 #include "work.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#define TICK_MS	       1000
-#define BOOT_LOG_BYTES 8192
-/* Of the boot log, in an error's text. */
-#define BOOT_LOG_TAIL_BYTES 180
+#define TICK_MS 1000
 /* State file, the disk's first blocks, and room for the file system. */
 #define MAKE_SPARE_BYTES (64ull << 20)
 
@@ -77,9 +71,7 @@ struct maker {
 	struct channel channel;
 	struct session session;
 	struct loop_timer tick, deadline;
-	struct loop_watch log_watch; /* boot log pipe */
-	char log[BOOT_LOG_BYTES];
-	size_t log_len;
+	struct boot_log log;
 	char guest_text[GP_TEXT_BYTES_MAX + 1]; /* last PROGRESS */
 	bool has_failed;
 	struct err e; /* the first failure */
@@ -91,23 +83,11 @@ static void maker_commit(struct maker *m);
 static void maker_clean(struct maker *m);
 static void maker_free(struct maker *m);
 
-/* The end of the guest's boot log as one line of an error's text. */
-static void log_tail(const struct maker *m, char *dst, size_t cap)
-{
-	size_t n = m->log_len < BOOT_LOG_TAIL_BYTES ? m->log_len
-						    : BOOT_LOG_TAIL_BYTES;
-
-	gp_text_clean(dst, cap, m->log + m->log_len - n, n, true);
-	for (char *p = dst; *p; p++)
-		if (*p == '\n' || *p == '\t')
-			*p = ' ';
-}
-
 static void maker_fail(struct maker *m, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static void maker_fail(struct maker *m, const char *fmt, ...)
 {
-	char text[ERR_TEXT_BYTES_MAX / 2], tail[BOOT_LOG_TAIL_BYTES + 1] = "";
+	char text[ERR_TEXT_BYTES_MAX / 2], tail[BOOT_LOG_TAIL_BYTES] = "";
 	va_list ap;
 
 	if (m->has_failed)
@@ -117,7 +97,7 @@ static void maker_fail(struct maker *m, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	if (m->phase == MK_BOOT || m->phase == MK_PREPARE)
-		log_tail(m, tail, sizeof(tail));
+		boot_log_tail(&m->log, tail);
 	err_set(&m->e, ERR_INTERNAL, NULL, "while %s: %s%s%s%s",
 		phase_texts[m->phase], text,
 		tail[0] ? "; the guest's log ended with \"" : "", tail,
@@ -174,45 +154,6 @@ static void on_deadline(struct loop_timer *t)
 
 	maker_fail(m, "no progress in time, after %lld s in all",
 		   (long long)(clock_mono_ms() - m->started_ms) / 1000);
-}
-
-/* ---- boot log --------------------------------------------------------- */
-
-static void log_close(struct maker *m)
-{
-	if (m->log_watch.fd < 0)
-		return;
-	loop_watch_remove(m->link->loop, &m->log_watch);
-	fd_close(&m->log_watch.fd);
-}
-
-/* False when there is nothing now, or nothing any more. */
-static bool log_read(struct maker *m)
-{
-	char buf[BOOT_LOG_BYTES / 2];
-	ssize_t n = read(m->log_watch.fd, buf, sizeof(buf));
-
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		log_close(m);
-	if (n <= 0)
-		return false;
-	if (m->log_len + (size_t)n > sizeof(m->log)) {
-		size_t keep = sizeof(m->log) / 2;
-
-		if (keep > m->log_len)
-			keep = m->log_len;
-		memmove(m->log, m->log + m->log_len - keep, keep);
-		m->log_len = keep;
-	}
-	memcpy(m->log + m->log_len, buf, (size_t)n);
-	m->log_len += (size_t)n;
-	return true;
-}
-
-static void on_log(struct loop_watch *w, uint32_t revents)
-{
-	(void)revents;
-	log_read(container_of(w, struct maker, log_watch));
 }
 
 /* ---- what the guest says ---------------------------------------------- */
@@ -319,8 +260,7 @@ static void on_gone(void *ctx, const struct vmm_end *end)
 
 	m->vmm = NULL;
 	loop_timer_stop(m->link->loop, &m->deadline);
-	while (m->log_watch.fd >= 0 && log_read(m))
-		continue; /* its last words */
+	boot_log_drain(&m->log); /* its last words */
 	if (!m->has_failed && m->phase != MK_QUIT)
 		maker_fail(m, "%s", end->text);
 	if (m->has_failed)
@@ -411,7 +351,7 @@ static int boot(struct maker *m)
 {
 	struct template *t = m->t;
 	_cleanup_fd_ int peer = -1, log_end = -1;
-	int pipe_fds[2], rc;
+	int rc;
 	char name[160];
 	struct vmm_args a = {
 		.vcpus = t->shape.vcpus,
@@ -427,14 +367,10 @@ static int boot(struct maker *m)
 
 	rc = channel_open(&m->channel, m->link->loop, &m->session,
 			  on_channel_end, &peer);
-	if (!rc && pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK))
-		rc = -errno;
 	if (rc)
 		return err_set(&m->e, ERR_INTERNAL, NULL, "channel: %s",
 			       strerror(-rc));
-	m->log_watch.fd = pipe_fds[0];
-	log_end = pipe_fds[1];
-	rc = loop_watch_add(m->link->loop, &m->log_watch);
+	rc = boot_log_open(&m->log, m->link->loop, &log_end);
 	if (rc)
 		return err_set(&m->e, ERR_INTERNAL, NULL, "boot log: %s",
 			       strerror(-rc));
@@ -484,7 +420,7 @@ int maker_start(struct maker **ret, struct template *t, struct err *e)
 	session_init(&m->session, SES_BOOTING, &session_ops, m);
 	m->tick.fn = on_tick;
 	m->deadline.fn = on_deadline;
-	m->log_watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
+	boot_log_init(&m->log);
 	if (job_start(l, &m->job, disk_run, disk_done)) {
 		bytes_finish(&m->manifest);
 		free(m);
@@ -507,7 +443,7 @@ void maker_stop(struct maker *m)
 	loop_timer_stop(m->link->loop, &m->tick);
 	loop_timer_stop(m->link->loop, &m->deadline);
 	channel_close(&m->channel);
-	log_close(m);
+	boot_log_close(&m->log);
 }
 
 static void maker_free(struct maker *m)
