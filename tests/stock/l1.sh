@@ -69,8 +69,9 @@ make_payload() {
 	ln -sf busybox "$payload/bin/sh"
 	local kib
 	kib=$(du -sk "$payload" | cut -f1)
+	truncate -s $((kib + kib / 8 + 32768))K "$work/payload.ext4"
 	mke2fs -q -t ext4 -d "$payload" -O ^has_journal -m 0 \
-		"$work/payload.ext4" $((kib + kib / 8 + 32768))k
+		"$work/payload.ext4"
 }
 
 fetch_kernel
@@ -84,6 +85,7 @@ timeout $((limit + 60)) nice -n 5 qemu-system-x86_64 -nodefaults \
 random.trust_cpu=on tsc=reliable l1limit=$limit" \
 	-drive "if=none,id=d,file=$work/payload.ext4,format=raw,readonly=on" \
 	-device virtio-blk-pci,drive=d </dev/null 2>&1 |
-	grep -av "TCG doesn't" | tr -d '\r' | tee "$work/console"
+	stdbuf -oL tr -d '\r' | grep -av --line-buffered "TCG doesn't" |
+	tee "$work/console"
 status=$(sed -n 's/^l1: payload status //p' "$work/console" | tail -n 1)
 exit "${status:-125}"
