@@ -5,7 +5,7 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c server.c request.c check.c reply.c)
+	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c run.c encode.c \
 	sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
@@ -33,10 +33,12 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	$(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
-$(eval $(call program,tests/hostd/http_server_test,\
-	hostd/http/server_test.c hostd/http/server_test_util.c $(HTTP_SRCS) $(subst clock.c,clock_movable.c,\
-	$(LOOP_SRCS)) $(BASE_SRCS),-lmicrohttpd -lcrypto $(LOOP_LIBS) \
-	-lcmocka))
+http_test_srcs := hostd/http/server_test_util.c $(HTTP_SRCS) \
+	$(subst clock.c,clock_movable.c,$(LOOP_SRCS)) $(BASE_SRCS)
+UNIT_TESTS += tests/hostd/http_conn_test
+$(foreach t,server conn,$(eval $(call program,tests/hostd/http_$(t)_test,\
+	hostd/http/$(t)_test.c $(http_test_srcs),\
+	-lmicrohttpd -lcrypto $(LOOP_LIBS) -lcmocka)))
 $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 	hostd/http/canon.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -ljansson))
 

@@ -14,14 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const int phase_ms[] = {
-	[CONN_HEAD] = HTTP_HEAD_MS, [CONN_BODY] = HTTP_BODY_MS, [CONN_WORK] = 0,
-	[CONN_SEND] = HTTP_SEND_MS, [CONN_IDLE] = HTTP_IDLE_MS,
-};
-
 /* ---- MHD in the loop -------------------------------------------------- */
 
-static void turn(struct http_listener *l)
+void http_listener_turn(struct http_listener *l)
 {
 	MHD_UNSIGNED_LONG_LONG ms;
 
@@ -36,12 +31,12 @@ static void turn(struct http_listener *l)
 static void on_epoll(struct loop_watch *w, uint32_t revents)
 {
 	(void)revents;
-	turn(container_of(w, struct http_listener, watch));
+	http_listener_turn(container_of(w, struct http_listener, watch));
 }
 
 static void on_timeout(struct loop_timer *t)
 {
-	turn(container_of(t, struct http_listener, timer));
+	http_listener_turn(container_of(t, struct http_listener, timer));
 }
 
 static void on_wake(void *arg)
@@ -50,7 +45,7 @@ static void on_wake(void *arg)
 
 	l->is_waking = false;
 	if (l->mhd)
-		turn(l);
+		http_listener_turn(l);
 	http_server_free_if_done(l->server);
 }
 
@@ -76,78 +71,6 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 	log_debug("http mhd=\"%s\"", log_quoted(text, strcspn(text, "\n")).s);
 }
 
-/* ---- connections ------------------------------------------------------ */
-
-static void on_deadline(struct loop_timer *t)
-{
-	struct http_conn *c = container_of(t, struct http_conn, timer);
-
-	c->listener->server->stats.timeouts++;
-	log_debug("http client too slow phase=%d", (int)c->phase);
-	/* MHD sees the end of the stream and closes it in its own order. */
-	shutdown(c->fd, SHUT_RDWR);
-}
-
-void http_conn_phase(struct http_conn *c, enum conn_phase phase)
-{
-	struct loop *loop = c->listener->server->services->loop;
-
-	c->phase = phase;
-	if (phase_ms[phase])
-		loop_timer_set(loop, &c->timer, phase_ms[phase]);
-	else
-		loop_timer_stop(loop, &c->timer);
-}
-
-/* Only root and the daemon's own user; the socket's mode says the same. */
-static bool is_own_user(int fd)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
-	       (who.uid == 0 || who.uid == getuid());
-}
-
-static void conn_opened(struct http_listener *l, struct MHD_Connection *mhd,
-			void **socket_context)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct http_conn *c = calloc(1, sizeof(*c));
-
-	*socket_context = c;
-	l->server->stats.connections++;
-	l->server->stats.open_connections++;
-	if (!c) {
-		shutdown(info->connect_fd, SHUT_RDWR);
-		return;
-	}
-	c->listener = l;
-	c->timer.fn = on_deadline;
-	c->fd = info->connect_fd;
-	c->is_refused = l->is_admin && !is_own_user(c->fd);
-	http_conn_phase(c, CONN_HEAD);
-}
-
-static void on_connection(void *cls, struct MHD_Connection *mhd,
-			  void **socket_context,
-			  enum MHD_ConnectionNotificationCode code)
-{
-	struct http_listener *l = cls;
-	struct http_conn *c = *socket_context;
-
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		conn_opened(l, mhd, socket_context);
-		return;
-	}
-	l->server->stats.open_connections--;
-	if (c)
-		loop_timer_stop(l->server->services->loop, &c->timer);
-	free(c);
-	*socket_context = NULL;
-}
-
 /* ---- listeners -------------------------------------------------------- */
 
 static int listener_start(struct http_listener *l, int fd, struct err *e)
@@ -156,19 +79,22 @@ static int listener_start(struct http_listener *l, int fd, struct err *e)
 	const union MHD_DaemonInfo *info;
 
 	l->mhd = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-		NULL, NULL, request_on_data, l, MHD_OPTION_EXTERNAL_LOGGER,
-		on_log, NULL, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
-		MHD_OPTION_CONNECTION_LIMIT, s->cfg.connections_max,
+		MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+			MHD_USE_NO_LISTEN_SOCKET,
+		0, NULL, NULL, request_on_data, l, MHD_OPTION_EXTERNAL_LOGGER,
+		on_log, NULL, MHD_OPTION_CONNECTION_LIMIT,
+		l->connections_max + HTTP_ACCEPT_BATCH,
 		MHD_OPTION_CONNECTION_TIMEOUT, 0u,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)HTTP_CONN_MEMORY_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
 		MHD_OPTION_URI_LOG_CALLBACK, request_on_uri, l,
 		MHD_OPTION_NOTIFY_COMPLETED, request_on_done, l,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_END);
+		MHD_OPTION_NOTIFY_CONNECTION, conn_on_change, l,
+		MHD_OPTION_END);
+	l->accept.fd = fd;
 	if (!l->mhd) {
-		close(fd);
+		fd_close(&l->accept.fd);
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "cannot start the HTTP server: %m");
 	}
@@ -177,9 +103,10 @@ static int listener_start(struct http_listener *l, int fd, struct err *e)
 	l->watch.fd = info->epoll_fd;
 	l->watch.events = POLLIN;
 	l->timer.fn = on_timeout;
-	if (loop_watch_add(s->services->loop, &l->watch))
+	if (loop_watch_add(s->services->loop, &l->watch) ||
+	    conn_accept_begin(l))
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
-	turn(l);
+	http_listener_turn(l);
 	return 0;
 }
 
@@ -187,6 +114,7 @@ static void listener_stop(struct http_listener *l)
 {
 	if (!l->mhd)
 		return;
+	conn_accept_end(l);
 	loop_watch_remove(l->server->services->loop, &l->watch);
 	loop_timer_stop(l->server->services->loop, &l->timer);
 	MHD_stop_daemon(l->mhd);
@@ -203,8 +131,10 @@ int http_server_create(struct http_server **ret, struct services *sv,
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	s->services = sv;
 	s->cfg = *cfg;
+	s->spare_fd = -1;
 	s->tcp.server = s->admin.server = s;
 	s->admin.is_admin = true;
+	conn_limits(s);
 	list_init(&s->working);
 	if (wrong_keys_init(&s->wrong_keys)) {
 		err_set(e, ERR_INTERNAL, NULL, "no random bytes");
@@ -265,6 +195,7 @@ void http_server_destroy(struct http_server *s)
 	}
 	listener_stop(&s->tcp);
 	listener_stop(&s->admin);
+	fd_close(&s->spare_fd);
 	unlink(s->cfg.admin_path);
 	s->is_closed = true;
 	http_server_free_if_done(s);

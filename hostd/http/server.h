@@ -15,6 +15,9 @@
  *   send   HTTP_SEND_MS  from the answer to its last byte
  *   idle   HTTP_IDLE_MS  between two requests, the next header included
  *
+ * Accepting is ours, too: MHD's own loop spins, or never accepts again, when
+ * descriptors run out.  conn.c has what happens then.
+ *
  * What MHD decides by itself, in its own words and not in our envelope, and
  * then closes: 400 for a header it cannot read, 413 for a broken or huge
  * Content-Length or chunk size, 431 when head or query exceed
@@ -36,6 +39,8 @@
 #define HTTP_CONN_MEMORY_BYTES (32u << 10)
 #define HTTP_HEADERS_MAX       100
 #define HTTP_BACKLOG	       511
+/* Of the admin socket; the port has connections_max. */
+#define HTTP_ADMIN_CONNECTIONS_MAX 64
 /* A refused body up to this size is read to its end, so that the client gets
  * the answer and may keep the connection. */
 #define HTTP_DRAIN_BYTES_MAX (8u << 20)
@@ -53,8 +58,9 @@ struct http_config {
 
 struct http_stats {
 	uint64_t requests, connections, timeouts, wrong_keys;
-	uint64_t by_class[6]; /* answers 1xx ... 5xx */
-	uint64_t body_bytes;  /* held now */
+	uint64_t by_class[6];	   /* answers 1xx ... 5xx */
+	uint64_t evicted, refused; /* connections, at the limit */
+	uint64_t body_bytes;	   /* held now */
 	unsigned open_connections, working;
 };
 

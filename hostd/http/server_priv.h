@@ -14,13 +14,20 @@
 
 #define HTTP_ADDRESS_BYTES_MAX 128
 #define HTTP_URL_BYTES_MAX     1200
+/* Accepted in one turn of the loop. */
+#define HTTP_ACCEPT_BATCH 16
 
 struct http_listener {
 	struct http_server *server;
-	struct MHD_Daemon *mhd; /* owned; NULL = not started */
-	struct loop_watch watch;
-	struct loop_timer timer; /* MHD_get_timeout */
-	struct loop_call wake;	 /* MHD_run soon: something was resumed */
+	struct MHD_Daemon *mhd;	  /* owned; NULL = not started */
+	struct loop_watch watch;  /* MHD's epoll descriptor */
+	struct loop_timer timer;  /* MHD_get_timeout */
+	struct loop_watch accept; /* the listening socket, owned */
+	struct loop_timer accept_again;
+	unsigned connections_max;
+	unsigned n_open;	  /* without those that were told to go */
+	struct list heads, idles; /* of http_conn: longest waiting first */
+	struct loop_call wake;	  /* MHD_run soon: something was resumed */
 	bool is_waking;
 	bool is_admin, is_loopback;
 };
@@ -29,6 +36,7 @@ struct http_server {
 	struct services *services;
 	struct http_config cfg;
 	struct http_listener tcp, admin;
+	int spare_fd; /* given up for the moment of saying no */
 	char address[HTTP_ADDRESS_BYTES_MAX];
 	char public_url[HTTP_URL_BYTES_MAX];
 	struct list working; /* of request_priv: handler has not answered */
@@ -47,11 +55,13 @@ struct stream;
 
 /* A TCP or Unix connection: its deadline. */
 struct http_conn {
+	struct list node; /* in the listener's heads or idles, or alone */
 	struct loop_timer timer;
 	struct http_listener *listener;
 	int fd; /* borrowed from MHD */
 	enum conn_phase phase;
 	bool is_refused; /* admin socket: not our user */
+	bool is_evicted; /* makes room: its end is on its way */
 };
 
 enum request_state {
@@ -91,6 +101,17 @@ struct request_priv {
 	struct reply reply;
 	int64_t begun_us;
 };
+
+/* MHD_run, and its next time-out. */
+void http_listener_turn(struct http_listener *l);
+
+/* conn.c: connections from accept to close. */
+void conn_limits(struct http_server *s); /* connections_max of both */
+int conn_accept_begin(struct http_listener *l);
+void conn_accept_end(struct http_listener *l);
+void conn_on_change(void *cls, struct MHD_Connection *mhd,
+		    void **socket_context,
+		    enum MHD_ConnectionNotificationCode code);
 
 /* After MHD_resume_connection: without threads MHD does not tell itself. */
 void http_listener_wake(struct http_listener *l);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@ static char dir[] = "/tmp/http_server_test.XXXXXX";
 static char clock_path[64], admin_path[64];
 static struct sockaddr_in address;
 pid_t server_pid;
+rlim_t server_files;
 char answer[ANSWER_BYTES_MAX + 1];
 
 /* ---- the server ------------------------------------------------------- */
@@ -173,6 +175,8 @@ static void serve(int end_fd, int address_fd)
 	struct err e;
 
 	signal(SIGPIPE, SIG_IGN);
+	if (server_files)
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){server_files, 4096});
 	if (loop_create(&sv.loop) || auth_create(&sv.auth, NULL) ||
 	    auth_load(sv.auth, on_keys, NULL) ||
 	    http_server_create(&sv.http, &sv, &cfg, &e))

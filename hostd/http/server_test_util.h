@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 /* cmocka wants the standard ones first. */
 #include <cmocka.h>
@@ -24,6 +25,7 @@
 extern char answer[ANSWER_BYTES_MAX + 1]; /* the last one read */
 extern int term_fd; /* one byte: drain; a second, or its end: stop */
 extern pid_t server_pid;
+extern rlim_t server_files; /* its RLIMIT_NOFILE; 0 = as ours */
 
 int test_files_make(void);
 void test_files_remove(void);

@@ -3,7 +3,9 @@
 
 test: timeout=600
 """
+import http.client
 import os
+import resource
 import select
 import socket
 import threading
@@ -256,6 +258,38 @@ def crowd():
         s.close()
     hutchlib.wait_until(lambda: _is_up(), 30, "it answers again")
     healthy()
+
+
+@case("K16: no descriptor is left: /healthz answers, nobody spins, recovers")
+def no_descriptor():
+    d = Daemon(state=hutchlib.STATE + "-k16", ram_budget_mib=1).start()
+
+    def cpu_s():
+        with open(f"/proc/{d.pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    n = len(os.listdir(f"/proc/{d.pid}/fd")) + 30
+    hard = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (n, hard))
+    kept = http.client.HTTPConnection(d.host, d.port, timeout=10)
+    socks = [socket.create_connection((d.host, d.port), 30)
+             for _ in range(200)]
+    start = cpu_s()
+    time.sleep(2)
+    used = cpu_s() - start
+    assert used < 0.5, f"{used:.1f} s of processor time in 2 s"
+    for _ in range(5):
+        kept.request("GET", "/healthz")
+        r = kept.getresponse()
+        equal((r.status, r.read()), (200, b'{"status":"ok"}'))
+        equal(d.get("/healthz").status, 200)
+        equal(d.admin("GET", "/admin/status").status, 200)
+    for s in socks:
+        s.close()
+    equal(d.get("/healthz").status, 200)
+    assert d.metric("hutch_http_connections_evicted_total") > 100
+    d.stop()
 
 
 def _is_up():

@@ -139,25 +139,32 @@ static void put_http(struct bytes *b, struct request *r)
 	struct http_stats s;
 
 	http_server_stats(r->services->http, &s);
-	put_metrics(b,
-		    (const struct metric[]){
-			    {"http_requests_total", "counter", "Requests.",
-			     s.requests},
-			    {"http_connections_total", "counter",
-			     "Connections.", s.connections},
-			    {"http_timeouts_total", "counter",
-			     "Connections ended because the client was slow.",
-			     s.timeouts},
-			    {"http_wrong_keys_total", "counter",
-			     "Requests with a wrong API key.", s.wrong_keys},
-			    {"http_connections_open", "gauge",
-			     "Connections open now.", s.open_connections},
-			    {"http_requests_working", "gauge",
-			     "Requests not yet answered.", s.working},
-			    {"http_body_bytes", "gauge",
-			     "Request bodies in memory.", s.body_bytes},
-		    },
-		    7);
+	put_metrics(
+		b,
+		(const struct metric[]){
+			{"http_requests_total", "counter", "Requests.",
+			 s.requests},
+			{"http_connections_total", "counter", "Connections.",
+			 s.connections},
+			{"http_timeouts_total", "counter",
+			 "Connections ended because the client was slow.",
+			 s.timeouts},
+			{"http_connections_evicted_total", "counter",
+			 "Quiet connections ended to make room.", s.evicted},
+			{"http_connections_refused_total", "counter",
+			 "Connections refused because none was quiet or "
+			 "no descriptor was left.",
+			 s.refused},
+			{"http_wrong_keys_total", "counter",
+			 "Requests with a wrong API key.", s.wrong_keys},
+			{"http_connections_open", "gauge",
+			 "Connections open now.", s.open_connections},
+			{"http_requests_working", "gauge",
+			 "Requests not yet answered.", s.working},
+			{"http_body_bytes", "gauge",
+			 "Request bodies in memory.", s.body_bytes},
+		},
+		9);
 	bytes_printf(b, "# HELP hutch_http_answers_total Answers by class.\n"
 			"# TYPE hutch_http_answers_total counter\n");
 	for (int i = 2; i < 6; i++)
