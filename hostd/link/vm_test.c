@@ -5,6 +5,7 @@
 #include "vm_test_util.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void test_good(void **state)
@@ -171,6 +172,46 @@ static void test_env_is_wiped(void **state)
 	}
 }
 
+static int64_t cpu_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Its VMM was taken over: what it says on the control socket, and that it
+ * does not listen there, must not hold up the daemon. */
+static void test_hostile_control(void **state)
+{
+	static const struct {
+		const char *script, *text;
+		unsigned ended;
+	} t[] = {
+		{"bst", "started twice", 0},
+		{"bsf", "does not read its control socket", 0},
+		{"bfs", "does not read its control socket", 0},
+		{"bsFe", "destroyed", 1},
+	};
+
+	(void)state;
+	alarm(60); /* a loop that blocks would stay so */
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct seen s = {.destroy_on_end = 1};
+		int64_t from = cpu_ms();
+
+		lnk->times.start_ms = lnk->times.overrun_ms = 20000;
+		play(t[i].script, &s);
+		if (!strstr(s.text, t[i].text))
+			fail_msg("script %s: '%s'", t[i].script, s.text);
+		assert_int_equal(s.ended, t[i].ended);
+		assert_true(cpu_ms() - from < 2000);
+	}
+	lnk->times.start_ms = 300;
+	lnk->times.overrun_ms = 200;
+	alarm(0);
+}
+
 static void end_and_begin(void)
 {
 	assert_int_equal(teardown(NULL), 0);
@@ -240,6 +281,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_log_flood),
 		cmocka_unit_test(test_env_is_wiped),
+		cmocka_unit_test(test_hostile_control),
 		cmocka_unit_test(test_link_ends),
 		cmocka_unit_test(test_no_leak),
 	};

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -22,6 +23,12 @@
 #define VMM_LOG_BURST_LINES 30
 #define VMM_LOG_LINES_PER_S 2
 #define VMM_LOG_LINE_BYTES  512
+/* Messages taken in a window: a VMM that was taken over, or a guest that asks
+ * for ports in a loop, waits and does not take the loop's time. */
+#define VMM_CONTROL_MSGS_MAX  100
+#define VMM_CONTROL_WINDOW_MS 100
+/* Of a dead process: more than its socket can hold. */
+#define VMM_LAST_MSGS_MAX 4096
 
 struct log_lines {
 	struct loop_watch watch; /* fd: our end of the pipe */
@@ -42,9 +49,12 @@ struct vmm {
 	uint64_t cgroup;	   /* number of its folders; 0 = none */
 	struct loop_watch process; /* fd: pidfd */
 	struct loop_watch control;
+	struct loop_timer control_rest; /* until the next window */
+	int64_t window_ms;
+	unsigned n_msgs; /* in this window */
 	struct log_lines log;
 	uint32_t seq;
-	bool is_killed;
+	bool is_killed, has_started;
 	struct vmm_end end;
 };
 
@@ -132,6 +142,20 @@ static void end_take(struct vmm *v, const uint8_t *body, size_t len)
 		 log_text(x.text, strlen(x.text)).s);
 }
 
+static void broken(struct vmm *v, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* It does not do what api/vmm_ctl.h says. */
+static void broken(struct vmm *v, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (!v->end.text[0])
+		vsnprintf(v->end.text, sizeof(v->end.text), fmt, ap);
+	va_end(ap);
+	vmm_kill(v);
+}
+
 static void started_take(struct vmm *v, const uint8_t *body, size_t len)
 {
 	struct vmm_started st;
@@ -140,12 +164,15 @@ static void started_take(struct vmm *v, const uint8_t *body, size_t len)
 		return;
 	memcpy(&st, body, sizeof(st));
 	if (st.version != VMM_CTL_VERSION) {
-		snprintf(v->end.text, sizeof(v->end.text),
-			 "hutch-vmm speaks control version %u, this daemon %u",
-			 st.version, VMM_CTL_VERSION);
-		vmm_kill(v);
+		broken(v, "hutch-vmm speaks control version %u, this daemon %u",
+		       st.version, VMM_CTL_VERSION);
 		return;
 	}
+	if (v->has_started) {
+		broken(v, "hutch-vmm says that it started twice");
+		return;
+	}
+	v->has_started = true;
 	link_cgroup_join(v->link, v->cgroup, v->pid);
 	v->ops->started(v->ctx, &st);
 }
@@ -162,7 +189,8 @@ static void open_refuse(struct vmm *v, const uint8_t *body, size_t len)
 		return;
 	memcpy(&reply.open, body, sizeof(reply.open));
 	reply.open.allowed = 0;
-	fd_send(v->control.fd, &reply, sizeof(reply), NULL, 0);
+	if (fd_send(v->control.fd, &reply, sizeof(reply), NULL, 0) == -EAGAIN)
+		broken(v, "hutch-vmm does not read its control socket");
 }
 
 static void message_take(struct vmm *v, const uint8_t *p, size_t n)
@@ -212,12 +240,37 @@ static bool control_read(struct vmm *v, bool *ret_eof)
 	return true;
 }
 
+static void on_control_rest(struct loop_timer *t)
+{
+	struct vmm *v = container_of(t, struct vmm, control_rest);
+
+	loop_watch_mod(v->link->loop, &v->control, POLLIN);
+}
+
+/* True: this window's messages were taken. */
+static bool is_too_loud(struct vmm *v)
+{
+	int64_t now = clock_mono_ms();
+
+	if (now - v->window_ms >= VMM_CONTROL_WINDOW_MS) {
+		v->window_ms = now;
+		v->n_msgs = 0;
+	}
+	return ++v->n_msgs > VMM_CONTROL_MSGS_MAX;
+}
+
 static void on_control(struct loop_watch *w, uint32_t revents)
 {
 	struct vmm *v = container_of(w, struct vmm, control);
 	bool is_eof = false;
 
 	(void)revents;
+	if (is_too_loud(v)) {
+		loop_watch_mod(v->link->loop, w, 0);
+		loop_timer_set(v->link->loop, &v->control_rest,
+			       VMM_CONTROL_WINDOW_MS);
+		return;
+	}
 	control_read(v, &is_eof);
 	if (is_eof) {
 		/* Its end is near; if not, it has no business living on. */
@@ -268,6 +321,7 @@ static void status_text(struct vmm *v, const siginfo_t *si)
 
 static void vmm_free(struct vmm *v)
 {
+	loop_timer_stop(v->link->loop, &v->control_rest);
 	watch_close(v, &v->control);
 	watch_close(v, &v->log.watch);
 	watch_close(v, &v->process);
@@ -286,9 +340,10 @@ static void on_process(struct loop_watch *w, uint32_t revents)
 	(void)revents;
 	if (waitid(P_PIDFD, (id_t)w->fd, &si, WEXITED | WNOHANG) || !si.si_pid)
 		return;
-	while (v->control.fd >= 0 && control_read(v, &is_eof))
-		continue;
-	while (v->log.watch.fd >= 0) {
+	for (int i = 0; i < VMM_LAST_MSGS_MAX && v->control.fd >= 0; i++)
+		if (!control_read(v, &is_eof))
+			break;
+	for (int i = 0; i < VMM_LAST_MSGS_MAX && v->log.watch.fd >= 0; i++) {
 		char buf[2048];
 		ssize_t n = read(v->log.watch.fd, buf, sizeof(buf));
 
@@ -366,6 +421,7 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	snprintf(v->name, sizeof(v->name), "%s", args->name);
 	v->process = (struct loop_watch){on_process, -1, POLLIN, NULL};
 	v->control = (struct loop_watch){on_control, -1, POLLIN, NULL};
+	v->control_rest.fn = on_control_rest;
 	v->log.watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
 	v->log.n_tokens = VMM_LOG_BURST_LINES;
 	v->log.refilled_ms = clock_mono_ms();
@@ -376,7 +432,10 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 		goto out;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) ||
-	    pipe2(log, O_CLOEXEC | O_NONBLOCK)) {
+	    pipe2(log, O_CLOEXEC | O_NONBLOCK) ||
+	    /* Our end only: the loop never waits for a VMM that does not read.
+	     */
+	    fcntl(control[0], F_SETFL, O_NONBLOCK)) {
 		err_set(e, ERR_INTERNAL, NULL, "sockets for a VM: %s",
 			strerror(errno));
 		goto out;
