@@ -47,6 +47,7 @@ struct daemon {
 	char admin_path[CONFIG_TEXT_BYTES_MAX + 16];
 	int lock_fd;
 	int exit_status;
+	bool is_stopping;
 };
 
 /* ---- what main may do instead of serving ------------------------------ */
@@ -143,6 +144,7 @@ static void stop(struct daemon *d)
 	struct services *sv = &d->services;
 	struct err e;
 
+	d->is_stopping = true;
 	http_server_destroy(sv->http);
 	if (d->lock_fd >= 0)
 		state_dir_write(d->config.state_dir, "listen", NULL, &e);
@@ -261,7 +263,8 @@ static void on_keys(void *ctx, int rc)
 	struct daemon *d = ctx;
 	struct err e;
 
-	if (!rc && !start_http(d, &e))
+	/* The store's last answers come in stop(), too. */
+	if (d->is_stopping || (!rc && !start_http(d, &e)))
 		return;
 	if (rc)
 		err_set(&e, ERR_INTERNAL, NULL, "cannot read the keys: %s",

@@ -174,9 +174,33 @@ static bool play_making(char c)
 	}
 }
 
+static bool play_control(char c)
+{
+	switch (c) {
+	case 't': /* said before */
+		tell_started();
+		return true;
+	case 'f':
+		tell_many(VMM_OPEN, 50000);
+		return true;
+	case 'F':
+		tell_many(VMM_DEVICE, 3000);
+		return true;
+	case 'g':
+		tell_exit(VMM_WHY_GUEST_SHUTDOWN, "triple fault\x1b[31m");
+		return true;
+	case 'S':
+		tell_exit(VMM_WHY_SETUP,
+			  "restore: the snapshot has another size");
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void play(char c)
 {
-	if (play_making(c))
+	if (play_making(c) || play_control(c))
 		return;
 	switch (c) {
 	case 'b':
@@ -228,25 +252,9 @@ static void play(char c)
 		shutdown(channel, SHUT_RDWR);
 		close(channel);
 		break;
-	case 'g':
-		tell_exit(VMM_WHY_GUEST_SHUTDOWN, "triple fault\x1b[31m");
-		break;
 	case 'l':
 		for (int i = 0; i < 200; i++)
 			dprintf(2, "line %d\n", i);
-		break;
-	case 'S':
-		tell_exit(VMM_WHY_SETUP,
-			  "restore: the snapshot has another size");
-		break;
-	case 't': /* said before */
-		tell_started();
-		break;
-	case 'f':
-		tell_many(VMM_OPEN, 50000);
-		break;
-	case 'F':
-		tell_many(VMM_DEVICE, 3000);
 		break;
 	case 'h':
 		for (;;)

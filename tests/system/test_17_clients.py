@@ -7,7 +7,9 @@ import http.client
 import os
 import resource
 import select
+import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -346,6 +348,25 @@ def log_flood():
     left = sum(int(x.split("left_out=")[1].split()[0]) for x in lines
                if 'left_out=' in x and "kind=\"http request" in x)
     equal(len(told) + left >= n, True, f"{len(told)} told, {left} counted")
+
+
+@case("K19: SIGTERM at any moment of a start leaves no address behind")
+def end_in_start():
+    state = hutchlib.STATE + "-start"
+    for n in range(60):
+        argv = [f"{hutchlib.BUILD}/hutchd", "--state", state, "--listen",
+                "127.0.0.1:0", "--set", "ram_budget_mib=1"]
+        p = subprocess.Popen(argv, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+        # From here on it is stopped in order; before, SIGTERM just ends it.
+        while b"store: open" not in p.stdout.readline():
+            assert p.poll() is None, "it ended by itself"
+        time.sleep(0.001 * (n % 20))
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=30)
+        equal(p.returncode, 0)
+        for name in ("listen", "admin.sock"):
+            assert not os.path.exists(f"{state}/{name}"), (n, name)
 
 
 @case("after all this: no descriptor and no body is left")
