@@ -320,7 +320,8 @@ static void on_started(void *ctx, uint64_t cmd)
 
 	/* The process exists: a better time than that of the identity. */
 	if (cmd == ENGINE_CMD && r->cmd.status == CMD_RUNNING)
-		r->cmd.started_ms = clock_wall_ms();
+		r->cmd.started_ms =
+			record_time(clock_wall_ms(), r->cmd.started_ms);
 }
 
 static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,

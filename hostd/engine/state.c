@@ -19,13 +19,14 @@ static void reason_set(char dst[REASON_BYTES_MAX], const char *text)
 
 static void sbx_started(struct sandbox_rec *r, int64_t now_ms)
 {
-	r->started_ms = r->last_active_ms = now_ms;
+	r->started_ms = r->last_active_ms = record_time(now_ms, r->created_ms);
 	r->progress[0] = 0;
 }
 
 static void sbx_ended(struct sandbox_rec *r, int64_t now_ms)
 {
-	r->ended_ms = now_ms;
+	r->ended_ms = record_time(now_ms, r->started_ms ? r->started_ms
+							: r->created_ms);
 	r->progress[0] = 0;
 }
 
@@ -74,12 +75,13 @@ int sandbox_set(struct sandbox_rec *r, enum sandbox_event ev,
 
 static void cmd_started(struct command_rec *r, int64_t now_ms)
 {
-	r->started_ms = now_ms;
+	r->started_ms = record_time(now_ms, r->created_ms);
 }
 
 static void cmd_ended(struct command_rec *r, int64_t now_ms)
 {
-	r->ended_ms = now_ms;
+	r->ended_ms = record_time(now_ms, r->started_ms ? r->started_ms
+							: r->created_ms);
 }
 
 static const struct {

@@ -84,12 +84,33 @@ static void reasons_are_kept_and_printable(void **state)
 	assert_int_equal(r.ended_ms, 2);
 }
 
+/* K18: the clock is set back an hour in the middle of a run. */
+static void times_do_not_go_back(void **state)
+{
+	struct sandbox_rec s = {.status = SBX_STARTING, .created_ms = 7200000};
+	struct command_rec c = {.status = CMD_QUEUED, .created_ms = 7200000};
+
+	(void)state;
+	sandbox_set(&s, SBX_EV_BOUND, END_NONE, NULL, 7200500);
+	command_set(&c, CMD_EV_START, END_NONE, NULL, 7200500);
+	command_set(&c, CMD_EV_SUCCEED, END_NONE, NULL, 3600600);
+	sandbox_set(&s, SBX_EV_GONE, END_NONE, NULL, 3600700);
+	assert_int_equal(c.ended_ms - c.started_ms, 0);
+	assert_true(s.ended_ms >= s.started_ms);
+	c = (struct command_rec){.status = CMD_QUEUED, .created_ms = 7200000};
+	command_set(&c, CMD_EV_START, END_NONE, NULL, 3600000);
+	assert_true(c.started_ms >= c.created_ms);
+	command_set(&c, CMD_EV_LOSE, END_NONE, NULL, 3600100);
+	assert_true(c.ended_ms >= c.started_ms);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_sandbox_pair),
 		cmocka_unit_test(every_command_pair),
 		cmocka_unit_test(reasons_are_kept_and_printable),
+		cmocka_unit_test(times_do_not_go_back),
 	};
 
 	log_set_level(LOG_ERROR);

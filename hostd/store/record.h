@@ -143,4 +143,11 @@ int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len);
 int command_rec_encode(const struct command_rec *r, struct bytes *out);
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len);
 
+/* The wall clock may be set back (K18): what came later is not told as earlier
+ * than its beginning. */
+static inline int64_t record_time(int64_t now_ms, int64_t not_before_ms)
+{
+	return now_ms > not_before_ms ? now_ms : not_before_ms;
+}
+
 #endif

@@ -21,7 +21,7 @@ struct recover_op {
 
 static void end_sandbox(struct sandbox_rec *r, const struct recover_op *rec)
 {
-	r->ended_ms = rec->now_ms;
+	r->ended_ms = record_time(rec->now_ms, r->created_ms);
 	if (r->status == SBX_DESTROYING) {
 		r->status = SBX_DESTROYED;
 		return;
@@ -95,7 +95,8 @@ static int end_command(struct db *db, const char *id,
 	if (rc)
 		return rc == -EBADMSG ? 0 : rc;
 	cmd.status = CMD_LOST;
-	cmd.ended_ms = rec->now_ms;
+	cmd.ended_ms = record_time(
+		rec->now_ms, cmd.started_ms ? cmd.started_ms : cmd.created_ms);
 	cmd.reason = END_DAEMON_RESTART;
 	if (!sandbox_read(db, cmd.sandbox, &sbx) && sbx.status == SBX_LOST)
 		cmd.reason = sbx.reason;
