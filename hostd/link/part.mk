@@ -21,6 +21,11 @@ $(eval $(call program,tests/hostd/gp_up_test,hostd/link/gp_up_test.c \
 $(eval $(call program,tests/hostd/session_test,hostd/link/session_test.c \
 	hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),-lcbor -lcmocka))
 
+UNIT_TESTS += tests/hostd/session_flood_test
+$(eval $(call program,tests/hostd/session_flood_test,\
+	hostd/link/session_flood_test.c hostd/link/session.c \
+	hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),-lcbor -lcmocka))
+
 UNIT_TESTS += tests/hostd/image_test tests/hostd/cache_test
 LINK_IMAGE_SRCS := $(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 $(eval $(call program,tests/hostd/image_test,hostd/image/image_test.c \

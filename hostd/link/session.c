@@ -90,11 +90,12 @@ static int broken(struct session *s, const struct frame *f, const char *why)
 	return -EPROTO;
 }
 
+/* Of no use, but no harm either: a late frame, a frame that says nothing. */
 static int stray(struct session *s, const struct frame *f)
 {
 	if (++s->n_strays <= SESSION_STRAYS_MAX)
 		return 0;
-	return broken(s, f, "too many frames of unknown commands");
+	return broken(s, f, "too many frames that say nothing");
 }
 
 /* ---- one function per frame type -------------------------------------- */
@@ -179,18 +180,19 @@ static int on_progress(struct session *s, const struct frame *f,
 	(void)c;
 	if (f->head.len > GP_TEXT_BYTES_MAX)
 		return broken(s, f, "the progress text is too long");
+	if (++s->n_progress > SESSION_PROGRESS_MAX)
+		return broken(s, f, "too many progress texts");
 	gp_text_clean(text, sizeof(text), f->payload, f->head.len, false);
 	s->ops->progress(s->ctx, text);
 	return 0;
 }
 
+/* No PING is sent by this version. */
 static int on_pong(struct session *s, const struct frame *f,
 		   struct session_cmd *c)
 {
-	(void)s;
-	(void)f;
 	(void)c;
-	return 0;
+	return stray(s, f);
 }
 
 static int on_started(struct session *s, const struct frame *f,
@@ -231,6 +233,8 @@ static int on_output(struct session *s, const struct frame *f,
 		return broken(s, f, "the offset went backwards");
 	if (h.offset > c->out[idx].next && c->out[idx].next < OUTPUT_HEAD_BYTES)
 		return broken(s, f, "a gap in the head of the output");
+	if (!len && h.total == c->out[idx].total)
+		return stray(s, f);
 	c->out[idx].next = end;
 	c->out[idx].total = h.total;
 	s->ops->output(s->ctx, c->cmd, idx, h.offset, h.total,

@@ -12,8 +12,9 @@
  *             RUN that exited with 0, and then it is JSON of bounded size
  *
  * A rule break ends the session: session_feed returns -EPROTO, `why` says
- * what was wrong, nothing more is read.  Frames of unknown or ended commands
- * are dropped and counted, and break the rules only when there are very many.
+ * what was wrong, nothing more is read.  Frames of unknown or ended commands,
+ * and those that say nothing (PONG without PING, output without a byte), are
+ * dropped and counted, and break the rules only when there are very many.
  */
 #ifndef HUTCHD_SESSION_H
 #define HUTCHD_SESSION_H
@@ -24,7 +25,9 @@
 /* Commands not yet acknowledged: 8 run, 32 wait, and their ends. */
 #define SESSION_CMDS_MAX   64
 #define SESSION_STRAYS_MAX 1000
-#define SESSION_COUNT_MAX  (1ull << 53) /* bytes, microseconds */
+/* While a template is prepared: more than one a millisecond for minutes. */
+#define SESSION_PROGRESS_MAX 100000
+#define SESSION_COUNT_MAX    (1ull << 53) /* bytes, microseconds */
 
 enum session_state {
 	SES_BOOTING = 0,   /* HELLO is awaited */
@@ -67,7 +70,7 @@ struct session {
 	void *ctx;
 	struct frame_reader reader;
 	struct session_cmd cmds[SESSION_CMDS_MAX];
-	uint64_t n_frames, n_strays;
+	uint64_t n_frames, n_strays, n_progress;
 	char why[160]; /* of the rule break */
 };
 
