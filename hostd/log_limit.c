@@ -1,8 +1,10 @@
 /* Token buckets for log lines; see log_limit.h. */
 #include "log_limit.h"
 #include "clock.h"
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HASH_STEP 0x9e3779b97f4a7c15ull
 
@@ -51,6 +53,14 @@ static void refill(struct kind *k, enum log_level level)
 	k->refilled_ms = now;
 }
 
+/* A pipe is writable when it has room for PIPE_BUF bytes, more than a line. */
+static bool is_writable(void)
+{
+	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&p, 1, 0) != 0; /* an error is write's to find */
+}
+
 bool log_limit_pass(enum log_level level, const char *fmt)
 {
 	struct kind *k;
@@ -66,7 +76,7 @@ bool log_limit_pass(enum log_level level, const char *fmt)
 		k->refilled_ms = clock_mono_ms();
 	}
 	refill(k, level);
-	is_good = k->millitokens >= 1000;
+	is_good = k->millitokens >= 1000 && is_writable();
 	if (is_good)
 		k->millitokens -= 1000;
 	else
@@ -81,6 +91,8 @@ void log_limit_summary(void)
 		unsigned long long n;
 		const char *fmt;
 
+		if (!is_writable())
+			return;
 		pthread_mutex_lock(&lock);
 		n = kinds[i].n_left_out;
 		fmt = kinds[i].fmt;

@@ -8,6 +8,9 @@
  *
  *   log left_out=N kind="http request=%s status=%d ..."
  *
+ * A line that standard error cannot take now (a pipe whose reader stands still)
+ * is counted, too: the daemon never waits for its log.
+ *
  * So the log grows by a bounded number of bytes a second, whatever happens,
  * and says what it lacks.  Records are in the database; the log is not needed
  * to know what came of a run.

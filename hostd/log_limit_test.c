@@ -153,13 +153,48 @@ static void test_threads(void **state)
 	assert_int_equal(count("left_out=39990"), 1);
 }
 
+/* Whoever reads the log stands still: lines are left out, nobody waits. */
+static void test_full_pipe(void **state)
+{
+	static char buf[1 << 20];
+	int fds[2];
+	size_t n = 0;
+	ssize_t got;
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+	close(fds[1]);
+	alarm(20);
+	for (int i = 0; i < 2000; i++)
+		log_debug("%0400d", i); /* 800 KB into 64 KiB; within rate */
+	log_error("one that does not fit");
+	log_limit_summary();
+	fcntl(fds[0], F_SETFL, O_NONBLOCK);
+	while ((got = read(fds[0], buf + n, sizeof(buf) - 1 - n)) > 0)
+		n += (size_t)got;
+	assert_in_range(n, 50000, 65536);
+	assert_int_equal(buf[n - 1], '\n');
+	now_ms += 5000;
+	log_limit_summary();
+	log_error("one that fits");
+	got = read(fds[0], buf, sizeof(buf) - 1);
+	assert_true(got > 0);
+	buf[got] = 0;
+	assert_non_null(strstr(buf, "left_out=1 kind=\"one that does not"));
+	assert_non_null(strstr(buf, "one that fits"));
+	assert_non_null(strstr(buf, "kind=\"%0400d"));
+	alarm(0);
+	close(fds[0]);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, capture, release)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_flood),      CASE(test_refill),  CASE(test_levels),
-		CASE(test_many_kinds), CASE(test_threads),
+		CASE(test_many_kinds), CASE(test_threads), CASE(test_full_pipe),
 	};
 
 	log_init("hutchd");
