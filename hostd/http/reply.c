@@ -140,18 +140,24 @@ int reply_stream_begin(struct request *r, const char *content_type)
 	return 0;
 }
 
-void reply_stream_write(struct request *r, const void *data, size_t len)
+static void stream_add(struct stream *s, const void *data, size_t len,
+		       size_t max)
 {
-	struct stream *s = r->priv->reply.stream;
-
-	if (!s->mhd || s->is_ended || s->buf.len + len > STREAM_BYTES_MAX ||
+	if (!s->mhd || s->is_ended || len > max || s->buf.len > max - len ||
 	    bytes_append(&s->buf, data, len))
 		return;
 	stream_wake(s);
 }
 
-void reply_stream_end(struct request *r)
+void reply_stream_write(struct request *r, const void *data, size_t len)
 {
+	stream_add(r->priv->reply.stream, data, len, STREAM_BYTES_MAX);
+}
+
+void reply_stream_end(struct request *r, const void *last, size_t len)
+{
+	stream_add(r->priv->reply.stream, last, len,
+		   STREAM_BYTES_MAX + STREAM_LAST_BYTES_MAX);
 	stream_abort(r->priv->reply.stream);
 	request_release(r);
 }

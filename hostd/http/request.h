@@ -58,13 +58,15 @@ int request_object(struct request *r, struct json_span *ret);
 
 /*
  * An answer in pieces.  Begin, write, end; a client that does not read makes
- * the pieces pile up to STREAM_BYTES_MAX, after which they are dropped.
+ * the pieces pile up to STREAM_BYTES_MAX, after which they are dropped whole.
+ * The last piece (NULL = none), up to STREAM_LAST_BYTES_MAX, never is.
  * After reply_stream_end the request is gone.
  */
-#define STREAM_BYTES_MAX (256u << 10)
+#define STREAM_BYTES_MAX      (256u << 10)
+#define STREAM_LAST_BYTES_MAX (4u << 10)
 int reply_stream_begin(struct request *r, const char *content_type);
 void reply_stream_write(struct request *r, const void *data, size_t len);
-void reply_stream_end(struct request *r);
+void reply_stream_end(struct request *r, const void *last, size_t len);
 
 /* {"error":{...}} into `j`; used by replies and by streams. */
 void error_envelope(struct json_out *j, const struct request *r,

@@ -76,8 +76,7 @@ static void stream_tick(struct loop_timer *t)
 {
 	struct later *l = container_of(t, struct later, timer);
 
-	reply_stream_write(l->r, "tick\n", 5);
-	reply_stream_end(l->r);
+	reply_stream_end(l->r, "tick\n", 5);
 	free(l);
 }
 
@@ -90,6 +89,41 @@ static void stream(struct request *r)
 	reply_stream_begin(r, "text/plain");
 	reply_stream_write(r, "begin\n", 6);
 	loop_timer_set(r->services->loop, &l->timer, 100);
+}
+
+struct pour {
+	struct loop_timer timer;
+	struct request *r;
+	unsigned left;
+};
+
+/* Lines of POUR_LINE_BYTES, faster than anybody reads. */
+static void pour_tick(struct loop_timer *t)
+{
+	static char line[POUR_LINE_BYTES];
+	struct pour *p = container_of(t, struct pour, timer);
+
+	memset(line, 'x', sizeof(line) - 1);
+	line[sizeof(line) - 1] = '\n';
+	for (int i = 0; i < 20 && p->left; i++, p->left--)
+		reply_stream_write(p->r, line, sizeof(line));
+	if (p->left) {
+		loop_timer_set(p->r->services->loop, t, 1);
+		return;
+	}
+	reply_stream_end(p->r, "last\n", 5);
+	free(p);
+}
+
+static void pour(struct request *r)
+{
+	struct pour *p = calloc(1, sizeof(*p));
+
+	p->r = r;
+	p->left = POUR_LINES;
+	p->timer.fn = pour_tick;
+	reply_stream_begin(r, "text/plain");
+	loop_timer_set(r->services->loop, &p->timer, 1);
 }
 
 static void large(struct request *r)
@@ -110,6 +144,7 @@ static const struct route rows[] = {
 	{HTTP_GET, "/later", "later", 0, 0, p_long, later},
 	{HTTP_GET, "/stream", "stream", 0, 0, p_none, stream},
 	{HTTP_GET, "/large", "large", 0, 0, p_none, large},
+	{HTTP_GET, "/pour", "pour", 0, 0, p_none, pour},
 	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
 	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
 	 echo},

@@ -19,6 +19,8 @@
 #define ECHO_BYTES_MAX	 (64u << 10)
 #define TEST_KEY	 "lbb_sk_test_0123456789abcdef"
 #define CONNECTIONS_MAX	 1200
+#define POUR_LINE_BYTES	 8192
+#define POUR_LINES	 8000 /* 64 MB */
 #define HOST		 "Host: localhost\r\n"
 #define CLOSE		 HOST "Connection: close\r\n\r\n"
 

@@ -50,11 +50,10 @@ static const struct decode_field fields[] = {
 	{"limits", prepare_limits},
 };
 
-static void write_line(struct request *r, struct json_out *j)
+static void line_end(struct json_out *j)
 {
-	if (!j->rc && !bytes_append(&j->buf, "\n", 1))
-		reply_stream_write(r, j->buf.data, j->buf.len);
-	json_out_finish(j);
+	if (j->rc || bytes_append(&j->buf, "\n", 1))
+		json_out_finish(j); /* no line is better than half of one */
 }
 
 static void on_progress(void *ctx, const char *text)
@@ -64,7 +63,9 @@ static void on_progress(void *ctx, const char *text)
 	json_out_begin(&j, NULL, '{');
 	json_out_str(&j, "progress", text);
 	json_out_end(&j, '}');
-	write_line(ctx, &j);
+	line_end(&j);
+	reply_stream_write(ctx, j.buf.data, j.buf.len);
+	json_out_finish(&j);
 }
 
 static void on_done(void *ctx, const struct err *e)
@@ -85,10 +86,11 @@ static void on_done(void *ctx, const struct err *e)
 		json_out_i64(&j, "duration_ms", clock_mono_ms() - op->begun_ms);
 		json_out_end(&j, '}');
 	}
-	write_line(r, &j);
+	line_end(&j);
 	free(op);
 	r->op = NULL;
-	reply_stream_end(r);
+	reply_stream_end(r, j.buf.data, j.buf.len);
+	json_out_finish(&j);
 }
 
 static int decode(struct prepare_op *op, struct json_span body, struct err *e)
