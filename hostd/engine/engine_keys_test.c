@@ -25,6 +25,7 @@ static int teardown(void **state)
 /* ---- one key
  * ------------------------------------------------------------------------ */
 
+/* K9, LBB-23. */
 static void eight_at_once_start_one(void **state)
 {
 	struct call c[8];
@@ -56,6 +57,7 @@ static void eight_at_once_start_one(void **state)
 	env.e->store = env.f.store;
 }
 
+/* K9, LBB-25. */
 static void a_key_is_kept_over_restarts(void **state)
 {
 	struct call first, again;
@@ -105,6 +107,7 @@ static void a_lost_run_keeps_its_key(void **state)
 	call_finish(&first);
 }
 
+/* K9, LBB-24. */
 static void another_request_conflicts(void **state)
 {
 	struct run_spec other = sum_spec("k", 0);
