@@ -79,6 +79,9 @@ PY
 cp "$here/payload.sh" "$payload/payload.sh"
 cp "$here/code/"* "$payload/guest/"
 printf '%s\n' "${templates[@]}" >"$payload/templates"
+vectest_seconds=10
+[ "${HUTCH_LONG-}" != 1 ] || vectest_seconds=60
+echo "$vectest_seconds" >"$payload/vectest-seconds"
 
 echo "# booting it"
 "$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-840}"

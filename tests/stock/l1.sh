@@ -15,26 +15,36 @@ limit=${2:-300}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# The kernel's package into $work; 0 only if it is there.
+download() {
+	local package
+	package=$(apt-cache depends linux-image-cloud-amd64 |
+		awk '/Depends:/{print $2; exit}')
+	[ -n "$package" ] &&
+		(cd "$work" && apt-get download -qq "$package" >download.log 2>&1)
+}
+
 fetch_kernel() {
 	mkdir -p "$cache"
 	exec 9>"$cache/lock"
 	flock 9
-	[ -e "$cache/ok" ] && [ -s "$cache/vmlinux" ] && return
-	echo "stock: fetching the L1 kernel (once)" >&2
-	local package
-	package=$(apt-cache depends linux-image-cloud-amd64 |
-		awk '/Depends:/{print $2; exit}')
-	[ -n "$package" ] || {
-		echo "stock: apt knows no linux-image-cloud-amd64; run" \
-			"apt-get update" >&2
-		exit 1
+	(cd "$cache" && sha256sum --status -c ok 2>/dev/null) && return
+	echo "# fetching the kernel of the emulated host, once"
+	download || {
+		apt-get -qq update >"$work/update.log" 2>&1 || :
+		download || {
+			tail -n 3 "$work"/*.log >&2
+			echo "stock: apt has no linux-image-cloud-amd64" >&2
+			exit 1
+		}
 	}
-	(cd "$work" && apt-get download -qq "$package" 2>/dev/null)
-	rm -rf "$cache/x"
+	rm -rf "$cache/x" "$cache/ok"
 	dpkg-deb -x "$work"/linux-image-*.deb "$cache/x"
 	python3 "$here/extract-vmlinux.py" "$cache"/x/boot/vmlinuz-* \
 		"$cache/vmlinux"
-	touch "$cache/ok"
+	(cd "$cache" && sha256sum vmlinux >"$work/ok" &&
+		find x -name '*.ko*' -exec sha256sum {} + >>"$work/ok")
+	mv "$work/ok" "$cache/ok"
 }
 
 module() { # file of a module, with its dependencies first
@@ -75,6 +85,7 @@ make_payload() {
 }
 
 fetch_kernel
+exec 9>&- # the lock
 make_l1
 make_payload
 timeout $((limit + 60)) nice -n 5 qemu-system-x86_64 -nodefaults \

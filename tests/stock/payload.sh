@@ -6,7 +6,7 @@
 # shellcheck disable=SC3040 # busybox has it
 set -o pipefail
 PVX_PORT=1296 # HUTCH_PORT_PVX of api/guest_abi.h, as the trace writes it
-VECTEST_SECONDS=10
+VECTEST_SECONDS=$(cat /vectest-seconds)
 traces=/tmp/trace
 n=0
 bad=0
@@ -43,6 +43,7 @@ vectest() { # vectest VCPUS: registers of three processes, 0 wrong
 		--disk /guest/vectest.erofs,ro --log fd:1 \
 		--cmdline "-- $VECTEST_SECONDS" >/tmp/vectest.log 2>&1
 	grep -o 'vectest.*' /tmp/vectest.log | say
+	sed -n 's/.*vectest checks=\([0-9]*\).*/# count=\1/p' /tmp/vectest.log
 	grep -q 'vectest: AVX' /tmp/vectest.log &&
 		grep -q 'vectest checks=[1-9][0-9]* wrong=0$' /tmp/vectest.log &&
 		return 0
