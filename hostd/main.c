@@ -30,7 +30,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define RETENTION_EVERY_MS (3600 * 1000)
+#define RETENTION_EVERY_MS (3600ll * 1000)
 
 static const struct route_table *const tables[] = {
 	&lbb_routes,

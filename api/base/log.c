@@ -63,7 +63,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	errno = saved;
 }
 
-static struct log_text escape(const void *data, size_t len, char quote)
+static struct log_text escape(const void *data, size_t len, unsigned char quote)
 {
 	const unsigned char *p = data;
 	struct log_text t;

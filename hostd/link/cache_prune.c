@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UNUSED_S_MAX	    (14 * 86400)
+#define UNUSED_S_MAX	    (14ll * 86400)
 #define UNUSED_S_UNDER_NEED 3600
 #define ENTRIES_MAX	    512
 #define KEY_CHARS	    64

@@ -259,14 +259,17 @@ unsigned memory_count(const uint8_t masked[SECRET_BYTES])
 	int mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	FILE *maps = fopen("/proc/self/maps", "re");
 	uint8_t *buf = calloc(1, SCAN_BYTES);
-	unsigned long at, end;
 	unsigned n = 0;
-	char line[512], mode[8];
+	char line[512];
 
-	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %7s", &at, &end, mode) == 3 &&
-		    mode[1] == 'w' && end - at < (256ul << 20))
+	while (fgets(line, sizeof(line), maps)) {
+		char *p; /* "begin-end rw-p ..." */
+		unsigned long at = strtoul(line, &p, 16);
+		unsigned long end = strtoul(p + 1, &p, 16);
+
+		if (p[2] == 'w' && end - at < (256ul << 20))
 			n += range_count(mem, at, end, masked, buf);
+	}
 	free(buf);
 	fclose(maps);
 	close(mem);
