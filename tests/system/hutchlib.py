@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import urllib.parse
@@ -225,14 +226,16 @@ class Daemon:
 
 
 _daemon = None
+_lock = threading.RLock()
 
 
 def daemon():
     """The daemon of this file."""
     global _daemon
-    if _daemon is None or not _daemon.is_alive():
-        _daemon = Daemon().start()
-    return _daemon
+    with _lock:
+        if _daemon is None or not _daemon.is_alive():
+            _daemon = Daemon().start()
+        return _daemon
 
 
 _client = None
@@ -241,9 +244,10 @@ _client = None
 def client():
     """A client of this file's daemon; places are plenty in its settings."""
     global _client
-    if _client is None or _client.daemon is not daemon():
-        _client = daemon().client()
-    return _client
+    with _lock:
+        if _client is None or _client.daemon is not daemon():
+            _client = daemon().client()
+        return _client
 
 
 # ---- HTTP ----------------------------------------------------------------
