@@ -59,7 +59,7 @@ $(eval $(call program,tests/hostd/log_limit_test,hostd/log_limit_test.c \
 
 UNIT_TESTS += tests/hostd/process_test
 $(eval $(call program,tests/hostd/process_test,hostd/process_test.c \
-	hostd/process.c $(BASE_SRCS),-lcmocka))
+	hostd/process.c hostd/link/spawn.c $(BASE_SRCS),-lcmocka))
 
 # The route table of the program just built against api/openapi.
 $(B)/tests/hostd/openapi_test: api/openapi/check.py api/openapi/lbb.yaml \

@@ -2,14 +2,16 @@
  * What process_prepare promises of core files, on processes that crash: the
  * same crash without it leaves one where the host's core_pattern writes files.
  */
-#include "fd.h"
+#include "link/spawn.h"
 #include "log.h"
 #include "process.h"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -67,11 +69,62 @@ static void test_settings(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* A daemon that is not dumpable starts VMs, as root and as another user. */
+static int start_one(uid_t uid)
+{
+	static char sleep_name[] = "sleep", seconds[] = "20";
+	char *const argv[] = {sleep_name, seconds, NULL};
+	const struct spawn_spec spec = {.path = "/bin/sleep",
+					.argv = argv,
+					.log_fd = -1,
+					.oom_score_adj = 800};
+	const char *step = "";
+	char path[64], text[16] = "";
+	int pidfd, fd, rc;
+	pid_t pid;
+
+	if (setresuid(uid, uid, uid))
+		return 1;
+	process_prepare();
+	rc = spawn_process(&spec, &pid, &pidfd, &step);
+	if (rc) {
+		fprintf(stderr, "uid %u: %s: %s\n", uid, step, strerror(-rc));
+		return 2;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
+	    strcmp(text, "800\n"))
+		rc = 3;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return rc;
+}
+
+static void test_starts_vms(void **state)
+{
+	static const uid_t uids[] = {0, 65534};
+
+	(void)state;
+	if (geteuid())
+		skip();
+	for (size_t i = 0; i < sizeof(uids) / sizeof(*uids); i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(start_one(uids[i]));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_core),
 		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_starts_vms),
 	};
 	char cmd[64];
 	int rc;

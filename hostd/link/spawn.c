@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -30,6 +31,7 @@ struct child {
 	pid_t parent;
 	int null_fd;
 	char oom[16];
+	volatile bool is_oom_denied;
 	const char *volatile step;
 	volatile int error;
 };
@@ -72,9 +74,9 @@ static int child_limits(const struct spawn_spec *s)
 	return 0;
 }
 
-static int child_oom_score(const char *text)
+static int oom_score_write(const char *path, const char *text)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)
@@ -82,6 +84,16 @@ static int child_oom_score(const char *text)
 	n = write(fd, text, strlen(text));
 	close(fd);
 	return n < 0 ? -1 : 0;
+}
+
+/* The daemon is not dumpable, and neither is the child until its exec: its
+ * /proc is root's.  A daemon that is not root writes it after that. */
+static int child_oom_score(struct child *c)
+{
+	if (!oom_score_write("/proc/self/oom_score_adj", c->oom))
+		return 0;
+	c->is_oom_denied = errno == EACCES;
+	return c->is_oom_denied ? 0 : -1;
 }
 
 /* Each step in order; returns only when one of them failed. */
@@ -106,7 +118,7 @@ static void child_run(struct child *c)
 		goto fail;
 	}
 	c->step = "oom score";
-	if (child_oom_score(c->oom))
+	if (child_oom_score(c))
 		goto fail;
 	c->step = "descriptors";
 	if (child_fds(c->spec, c->null_fd))
@@ -126,6 +138,7 @@ int spawn_process(const struct spawn_spec *spec, pid_t *ret_pid, int *ret_pidfd,
 	struct child c = {.spec = spec, .parent = getpid(), .step = ""};
 	_cleanup_fd_ int null_fd = -1, pidfd = -1;
 	sigset_t all, old;
+	char path[48];
 	pid_t pid;
 	int error;
 
@@ -155,6 +168,11 @@ int spawn_process(const struct spawn_spec *spec, pid_t *ret_pid, int *ret_pidfd,
 		waitpid(pid, NULL, 0);
 		*ret_step = c.step;
 		return -c.error;
+	}
+	if (c.is_oom_denied) {
+		snprintf(path, sizeof(path), "/proc/%d/oom_score_adj",
+			 (int)pid);
+		(void)oom_score_write(path, c.oom);
 	}
 	*ret_step = "pidfd_open";
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* is O_CLOEXEC */
