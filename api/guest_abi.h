@@ -1,7 +1,7 @@
 /*
  * What hutch-vmm gives to its guest beside virtio: port numbers, addresses and
  * the disks' order.  Compiled by the VMM, by hutch-init and by tests; the
- * kernel patch repeats HUTCH_PORT_PVX and HUTCH_PORT_LOG.
+ * kernel patch repeats HUTCH_PORT_PVX, HUTCH_PORT_CLEAR and HUTCH_PORT_LOG.
  */
 #ifndef HUTCH_GUEST_ABI_H
 #define HUTCH_GUEST_ABI_H
@@ -31,6 +31,14 @@
 #define HUTCH_PVX_OFF_STATUS 476 /* le32 0 = done, 13 = #GP: refused */
 #define HUTCH_PVX_SAVE	     1u
 #define HUTCH_PVX_RESTORE    2u
+
+/*
+ * Zeroed memory, soft KVM only.  One 4-byte OUT of page frame number << 4 with
+ * the order in the low bits: 4096 << order bytes at a multiple of their size
+ * are zero when it returns.  What is no RAM, or larger, is left alone.
+ */
+#define HUTCH_PORT_CLEAR      0x518
+#define HUTCH_CLEAR_ORDER_MAX 9
 
 /* virtio-mmio windows, one page each, device n at BASE + n * SIZE. */
 #define HUTCH_MMIO_BASE	    0xd0000000ull

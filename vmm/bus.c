@@ -45,6 +45,27 @@ static void out_pvx(struct vcpu *c, const uint8_t *data, uint32_t len)
 	pvx_request(&c->vm->pvx, &c->vm->mem, c->idx, c->fd, (gpa_t)v << 6);
 }
 
+/* Bounded by a huge page; the guest's other vCPUs see what they would see of
+ * any vCPU that zeroes memory. */
+static void out_clear(struct vcpu *c, const uint8_t *data, uint32_t len)
+{
+	uint32_t v, order;
+	uint64_t bytes;
+	uint8_t *p;
+	gpa_t at;
+
+	(void)len;
+	memcpy(&v, data, sizeof(v));
+	order = v & 15;
+	at = (gpa_t)(v >> 4) << 12;
+	bytes = 4096ull << order;
+	if (!c->vm->kvm.is_soft || order > HUTCH_CLEAR_ORDER_MAX || at % bytes)
+		return;
+	p = mem_span(&c->vm->mem, at, bytes);
+	if (p)
+		memset(p, 0, bytes);
+}
+
 /* Writes that mean something.  Exact item size; `is_string`: a string of
  * items is one call, else only single items are taken. */
 static const struct {
@@ -54,6 +75,7 @@ static const struct {
 	void (*out)(struct vcpu *c, const uint8_t *data, uint32_t len);
 } ports[] = {
 	{HUTCH_PORT_PVX, 4, 0, out_pvx},
+	{HUTCH_PORT_CLEAR, 4, 0, out_clear},
 	{HUTCH_PORT_LOG, 1, 1, out_log},
 	{HUTCH_PORT_MARK, 4, 0, out_mark},
 	{HUTCH_PORT_POWER, 4, 0, out_power},

@@ -25,7 +25,7 @@ $(B)/guests/$(1).elf: vmm/x86/guests/$(1).S
 		-Wl,-Ttext=0x101000 -Wl,-z,noexecstack -o $$@ $$<
 PROGRAMS += guests/$(1).elf
 endef
-$(foreach g,tiny triple loop badinsn count timer,$(eval $(call tiny_guest,$(g))))
+$(foreach g,tiny triple loop badinsn count timer clear,$(eval $(call tiny_guest,$(g))))
 
 # Unit tests stand beside the code; those with guests are in tests/vmm.
 define vmm_test

@@ -97,6 +97,16 @@ def _():
             assert vm.stats()["exits"] >= 8
 
 
+@case("zeroed pages: what was asked for and no byte more; soft only")
+def _():
+    with VMM("--kernel", guest("clear")) as vm:
+        is_soft = vm.wait_started()[1]
+        wait_until(lambda: vm.log().count(b"\n") == 8, 20, "8 answers")
+        lines = vm.log().decode().split()
+        done = ["zkkk", "zzzk"] if is_soft else ["kkkk"] * 2
+        assert lines == done + ["kkkk"] * 6, lines
+
+
 @case("wrong requests are refused, the VM goes on")
 def _():
     with VMM("--kernel", guest("count")) as vm:
