@@ -44,6 +44,8 @@
 #define GP_RESULT_BYTES_MAX (48u << 10)
 /* A message text (an error, a reason) in bytes. */
 #define GP_TEXT_BYTES_MAX 512
+/* For the kernel's generator: of PREPARE and of BIND. */
+#define GP_ENTROPY_BYTES 64
 
 enum gp_type {
 	/* guest to host */
@@ -114,6 +116,7 @@ enum gp_prepare_key {
 	GP_PREPARE_RUNNER = 1,	/* "python" "node" "shell" or "none" */
 	GP_PREPARE_PRELOAD = 2, /* bool: import the heavy libraries */
 	GP_PREPARE_DISK = 3,	/* bool: mount /dev/vdc */
+	GP_PREPARE_ENTROPY = 4, /* bytes, 64 */
 };
 enum gp_ready_key { GP_READY_OK = 1, GP_READY_ERROR = 2 };
 enum gp_bind_key {

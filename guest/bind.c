@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENTROPY_BYTES	   64
 #define HOSTNAME_BYTES_MAX 63
 #define MACHINE_ID_BYTES   32
 /* 2020-01-01: long before any BIND. */
@@ -38,18 +37,18 @@ void bind_init(void)
 	random_fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
 }
 
-static int entropy_give(const struct span *s)
+int entropy_give(const struct span *s)
 {
 	union {
 		struct rand_pool_info info; /* ends in an array of words */
-		uint8_t room[sizeof(struct rand_pool_info) + ENTROPY_BYTES];
+		uint8_t room[sizeof(struct rand_pool_info) + GP_ENTROPY_BYTES];
 	} pool;
 
-	if (s->len != ENTROPY_BYTES)
+	if (s->len != GP_ENTROPY_BYTES)
 		return -EINVAL;
-	pool.info.entropy_count = ENTROPY_BYTES * 8;
-	pool.info.buf_size = ENTROPY_BYTES;
-	memcpy(pool.info.buf, s->data, ENTROPY_BYTES);
+	pool.info.entropy_count = GP_ENTROPY_BYTES * 8;
+	pool.info.buf_size = GP_ENTROPY_BYTES;
+	memcpy(pool.info.buf, s->data, GP_ENTROPY_BYTES);
 	if (ioctl(random_fd, RNDADDENTROPY, &pool) ||
 	    ioctl(random_fd, RNDRESEEDCRNG))
 		return -errno;

@@ -11,6 +11,9 @@
 #include "guest.h"
 
 void bind_init(void); /* before the snapshot */
+/* 64 bytes into the kernel's generator, which uses them at once; 0 or
+ * -errno. */
+int entropy_give(const struct span *s);
 /* BOUND is sent in any case; PHASE_BOUND when all went well. */
 void bind_ask(struct guest *g, const void *payload, size_t len);
 /* Before runners start: a clock that is visibly not now, see bind.c. */

@@ -12,6 +12,7 @@ static const struct wire_rule prepare[] = {
 	{GP_PREPARE_RUNNER, WIRE_TEXT, true, "runner"},
 	{GP_PREPARE_PRELOAD, WIRE_BOOL, false, "preload"},
 	{GP_PREPARE_DISK, WIRE_BOOL, false, "disk"},
+	{GP_PREPARE_ENTROPY, WIRE_BYTES, false, "entropy"},
 };
 
 static const struct wire_rule bind[] = {

@@ -1,5 +1,6 @@
 /* PREPARE; see prepare.h. */
 #include "prepare.h"
+#include "bind.h"
 #include "exec.h"
 #include "payload.h"
 #include "port.h"
@@ -272,6 +273,16 @@ void prepare_ask(struct guest *g, const void *payload, size_t len)
 		return;
 	}
 	g->prepare.has_preload = m.v[GP_PREPARE_PRELOAD].u;
+	/* A kernel without entropy collects some in the first getrandom(2):
+	 * 20 s where it is interpreted. */
+	if (m.v[GP_PREPARE_ENTROPY].s.data) {
+		int rc = entropy_give(&m.v[GP_PREPARE_ENTROPY].s);
+
+		if (rc) {
+			prepare_fail(g, "PREPARE: entropy: %s", strerror(-rc));
+			return;
+		}
+	}
 	if (!prepare_blocking(g, m.v[GP_PREPARE_DISK].u))
 		program_next(g);
 }

@@ -116,17 +116,19 @@ int gp_down_welcome(struct bytes *out)
 }
 
 int gp_down_prepare(struct bytes *out, const char *runner, bool preload,
-		    bool disk)
+		    bool disk, const uint8_t *entropy)
 {
 	struct writer w = frame_begin(out, GP_PREPARE, 0);
 
-	put_map(&w, 3);
+	put_map(&w, 4);
 	put_uint(&w, GP_PREPARE_RUNNER);
 	put_text(&w, runner);
 	put_uint(&w, GP_PREPARE_PRELOAD);
 	put_bool(&w, preload);
 	put_uint(&w, GP_PREPARE_DISK);
 	put_bool(&w, disk);
+	put_uint(&w, GP_PREPARE_ENTROPY);
+	put_bytes(&w, entropy, GP_ENTROPY_BYTES);
 	return frame_end(&w);
 }
 

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 struct gp_identity {
-	uint8_t entropy[64];
+	uint8_t entropy[GP_ENTROPY_BYTES];
 	uint64_t wall_ns;
 	char hostname[64];
 	char machine_id[33];
@@ -21,8 +21,9 @@ struct gp_identity {
 };
 
 int gp_down_welcome(struct bytes *out);
+/* entropy: GP_ENTROPY_BYTES */
 int gp_down_prepare(struct bytes *out, const char *runner, bool preload,
-		    bool disk);
+		    bool disk, const uint8_t *entropy);
 int gp_down_bind(struct bytes *out, const struct gp_identity *id);
 int gp_down_run(struct bytes *out, uint64_t cmd, const struct vm_run *run);
 int gp_down_exec(struct bytes *out, uint64_t cmd, const struct vm_exec *exec);

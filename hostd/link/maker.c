@@ -29,6 +29,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #define TICK_MS 1000
 /* State file, the disk's first blocks, and room for the file system. */
@@ -160,17 +161,22 @@ static void on_deadline(struct loop_timer *t)
 
 static void on_hello(void *ctx, const char *kernel, const char *init)
 {
+	uint8_t entropy[GP_ENTROPY_BYTES];
 	struct maker *m = ctx;
 	int rc;
 
 	log_info("template=%s kernel=\"%s\" init=\"%s\"", m->t->shape.base,
 		 log_quoted(kernel, strlen(kernel)).s,
 		 log_quoted(init, strlen(init)).s);
+	if (getrandom(entropy, sizeof(entropy), 0) != sizeof(entropy)) {
+		maker_fail(m, "getrandom: %s", strerror(errno));
+		return;
+	}
 	rc = gp_down_welcome(&m->channel.out);
 	if (!rc)
-		rc = gp_down_prepare(&m->channel.out,
-				     base_runner(m->t->shape.base),
-				     shape_has_preload(&m->t->shape), true);
+		rc = gp_down_prepare(
+			&m->channel.out, base_runner(m->t->shape.base),
+			shape_has_preload(&m->t->shape), true, entropy);
 	if (rc) {
 		maker_fail(m, "out of memory");
 		return;

@@ -272,7 +272,8 @@ class VM:
 
     def prepare(self, runner, preload=False, disk=True, timeout=3600):
         t = time.monotonic()
-        self.send(PREPARE, {1: runner, 2: preload, 3: disk})
+        self.send(PREPARE, {1: runner, 2: preload, 3: disk,
+                            4: os.urandom(64)})
         self.wait(lambda: self.ready, timeout)
         if not self.ready[1]:
             raise GuestError("READY says: " + self.ready.get(2, "?"))
