@@ -128,7 +128,7 @@ def select(tests, args):
 
 def parse_tap(t, text, status):
     """TAP lines of a program's output become cases of `t`."""
-    planned = None
+    planned, said = None, ""
     for line in text.splitlines():
         line = line.strip()
         m = re.match(r"1\.\.(\d+)\s*$", line)
@@ -140,12 +140,17 @@ def parse_tap(t, text, status):
             t.count += int(m.group(1))
         m = re.match(r"(not )?ok \d+\s*-?\s*(.*)$", line)
         if not m:
+            said = line or said
             continue
         name, skip, reason = re.match(
             r"(.*?)(?:\s*#\s*(SKIP)\S*\s*(.*))?$", m.group(2), re.I).groups()
-        if m.group(1):
+        if skip and m.group(1) and not name:
+            # cmocka: "not ok N # SKIP name", the reason was printed before
+            name, reason = reason, said
+        elif m.group(1):
             t.cases.append(("failed", name, ""))
-        elif skip:
+            continue
+        if skip:
             t.cases.append(("skipped", name, reason or "no reason given"))
         else:
             t.cases.append(("passed", name, ""))
