@@ -47,7 +47,7 @@ static bool status_read(pid_t pid, int *ret)
 		p = strchr(p + 1, ' ');
 	if (!p)
 		return false;
-	*ret = atoi(p + 1);
+	*ret = (int)strtol(p + 1, NULL, 10);
 	return true;
 }
 

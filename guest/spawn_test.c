@@ -89,8 +89,8 @@ static void own_session_and_plain_signals(void **state)
 		"grep -E '^Sig(Ign|Blk|Cgt)' /proc/self/status; "
 		"ls /proc/self/fd | tr '\\n' ' '");
 	signal(SIGPIPE, SIG_DFL);
-	print_message("%s", r.out);
 	assert_int_equal(r.rc, 0);
+	fprintf(stderr, "%s\n", r.out);
 	assert_non_null(strstr(r.out, "SigBlk:\t0000000000000000"));
 	assert_non_null(strstr(r.out, "SigIgn:\t0000000000000000"));
 	/* The sources were 20 and up: closed by exec. */
