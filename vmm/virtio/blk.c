@@ -97,15 +97,39 @@ void blk_slot_free(struct blk *b, struct blk_slot *s)
 	b->n_flying--;
 }
 
+/* A driver that gave up (FAILED) is served no more: its kick and what it left
+ * in the ring are nothing to wait for. */
+static bool is_given_up(const struct blk *b)
+{
+	return b->dev.status & VIRTIO_FAILED;
+}
+
 static bool is_idle(const struct blk *b)
 {
-	return b->n_flying == 0 && !b->is_stalled && !(b->dev.kicked & 1);
+	return b->n_flying == 0 &&
+	       (is_given_up(b) || (!b->is_stalled && !(b->dev.kicked & 1)));
 }
 
 static void idle_tell(struct blk *b)
 {
 	if (is_idle(b))
 		pthread_cond_broadcast(&b->idle);
+}
+
+static void list_drop(struct blk *b, struct blk_slot **list)
+{
+	while (*list) {
+		struct blk_slot *s = *list;
+
+		*list = s->next;
+		blk_slot_free(b, s);
+	}
+}
+
+static void waiting_drop(struct blk *b)
+{
+	list_drop(b, &b->waiting);
+	list_drop(b, &b->sync_waiting);
 }
 
 /* ---- the queue ---- */
@@ -174,6 +198,9 @@ static void blk_op_done(struct io_op *op, int res)
 
 	pthread_mutex_lock(&d->lock);
 	if (!d->vq[0].is_ready) { /* reset or broken meanwhile */
+		if (s->type == BLK_T_FLUSH)
+			b->is_syncing = false;
+		waiting_drop(b);
 		blk_slot_free(b, s);
 		b->is_stalled = false;
 	} else {
@@ -185,16 +212,6 @@ static void blk_op_done(struct io_op *op, int res)
 	}
 	idle_tell(b);
 	pthread_mutex_unlock(&d->lock);
-}
-
-static void waiting_drop(struct blk *b)
-{
-	while (b->waiting) {
-		struct blk_slot *s = b->waiting;
-
-		b->waiting = s->next;
-		blk_slot_free(b, s);
-	}
 }
 
 static void blk_reset(struct virtio_dev *d)
@@ -213,6 +230,8 @@ void blk_drain(struct blk *b)
 	pthread_mutex_lock(&b->dev.lock);
 	if (b->dev.kicked)
 		io_wake(b->io);
+	if (is_given_up(b))
+		list_drop(b, &b->waiting);
 	while (!is_idle(b))
 		pthread_cond_wait(&b->idle, &b->dev.lock);
 	pthread_mutex_unlock(&b->dev.lock);

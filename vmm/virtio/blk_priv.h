@@ -75,7 +75,9 @@ struct blk {
 	unsigned n_used;	  /* slots ever taken */
 	struct blk_slot *free;	  /* list of them */
 	struct blk_slot *waiting; /* list: found no room in io */
-	pthread_cond_t idle;	  /* n_flying fell to 0, or a kick was served */
+	bool is_syncing;	  /* one sync at a time: see flush_end */
+	struct blk_slot *sync_waiting; /* list: FLUSHes that came meanwhile */
+	pthread_cond_t idle; /* n_flying fell to 0, or a kick was served */
 	struct blk_stats stats;
 	struct vq_chain chain;	/* scratch of serve */
 	struct blk_slot *slots; /* owned, BLK_SLOTS */

@@ -63,7 +63,13 @@ static void op_go(struct blk *b, struct blk_slot *s)
 			      s->iov_n - s->iov_at, s->off);
 		break;
 	case BLK_T_FLUSH:
+		if (b->is_syncing) {
+			s->next = b->sync_waiting;
+			b->sync_waiting = s;
+			return;
+		}
 		r = io_fsync(b->io, &s->op);
+		b->is_syncing = r == 0;
 		break;
 	case BLK_T_DISCARD:
 	case BLK_T_WRITE_ZEROES:
@@ -316,6 +322,36 @@ static void rw_advance(struct blk *b, struct blk_slot *s, int res)
 		op_go(b, s);
 }
 
+static void flush_finish(struct blk *b, struct blk_slot *s)
+{
+	if (b->has_sync_failed)
+		b->stats.sync_failed++;
+	finish(b, s, b->has_sync_failed ? BLK_S_IOERR : BLK_S_OK, 0);
+}
+
+/*
+ * After a failed sync the kernel may have dropped the dirty pages: a later
+ * success would be a lie.  It also reports one failed write-back to one sync
+ * only, and one that ran beside it would succeed: so they run one by one.
+ */
+static void flush_end(struct blk *b, struct blk_slot *s, int res)
+{
+	struct blk_slot *next = b->sync_waiting;
+
+	b->is_syncing = false;
+	b->sync_waiting = NULL;
+	if (res < 0)
+		b->has_sync_failed = true;
+	flush_finish(b, s);
+	while ((s = next)) {
+		next = s->next;
+		if (b->has_sync_failed)
+			flush_finish(b, s);
+		else
+			op_go(b, s); /* all but the first wait again */
+	}
+}
+
 void blk_req_advance(struct blk *b, struct blk_slot *s, int res)
 {
 	if ((res == -EINTR || res == -EAGAIN) && s->type != BLK_T_FLUSH &&
@@ -329,13 +365,7 @@ void blk_req_advance(struct blk *b, struct blk_slot *s, int res)
 		rw_advance(b, s, res);
 		break;
 	case BLK_T_FLUSH:
-		/* After a failed sync the kernel may have dropped the dirty
-		 * pages: a later success would be a lie. */
-		if (res < 0) {
-			b->has_sync_failed = true;
-			b->stats.sync_failed++;
-		}
-		finish(b, s, res < 0 ? BLK_S_IOERR : BLK_S_OK, 0);
+		flush_end(b, s, res);
 		break;
 	case BLK_T_DISCARD:
 	case BLK_T_WRITE_ZEROES:

@@ -25,7 +25,8 @@ $(foreach t,$(HOSTILE_TESTS),$(eval $(call program,tests/hostile/$(t)_test,\
 # Over an I/O layer of the test's own.
 UNIT_TESTS += tests/hostile/c_fault_test
 $(eval $(call program,tests/hostile/c_fault_test,\
-	tests/hostile/c_fault_test.c tests/hostile/guest.c \
+	tests/hostile/c_fault_test.c tests/hostile/played_io.c \
+	tests/hostile/guest.c \
 	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),\
 	$(VIRTIO_TEST_LIBS)))
 
