@@ -52,8 +52,8 @@ void channel_start(struct channel *c, unsigned n, uint32_t len)
 {
 	guest_start(&c->g);
 	guest_free_all(&c->g);
-	c->rx_buf = guest_alloc(&c->g, 8192 * CH_RX_MAX);
-	c->tx_buf = guest_alloc(&c->g, CH_PAYLOAD_MAX * 2);
+	c->rx_buf = guest_alloc(&c->g, 8192ul * CH_RX_MAX);
+	c->tx_buf = guest_alloc(&c->g, CH_PAYLOAD_MAX * 2ul);
 	c->rx_len = len;
 	for (unsigned i = 0; i < n; i++)
 		rx_post(c, i);

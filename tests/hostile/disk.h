@@ -8,8 +8,8 @@
 #include "../../vmm/virtio/blk.h"
 #include "guest.h"
 
-#define DISK_SECTORS	2048u
-#define DISK_BYTES	(DISK_SECTORS * 512u)
+#define DISK_BYTES	(1u << 20)
+#define DISK_SECTORS	(DISK_BYTES / 512)
 #define DISK_TAIL_BYTES 65536u
 
 struct disk {

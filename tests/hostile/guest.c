@@ -57,7 +57,7 @@ void guest_init(struct guest *g, struct mem *mem, struct io *io,
 
 		q->size = d->ops->queue_max[i];
 		q->desc = at;
-		at += 16u * q->size;
+		at += UINT64_C(16) * q->size;
 		q->avail = at;
 		at += 4 + 2u * q->size + 2;
 		at = (at + 3) & ~(gpa_t)3;
@@ -150,7 +150,7 @@ static void rings_clear(struct guest *g)
 	for (unsigned i = 0; i < g->n_queues; i++) {
 		struct gq *q = &g->q[i];
 
-		guest_fill(g, q->desc, 0, 16u * q->size);
+		guest_fill(g, q->desc, 0, UINT64_C(16) * q->size);
 		guest_fill(g, q->avail, 0, 4 + 2u * q->size + 2);
 		guest_fill(g, q->used, 0, 4 + 8u * q->size + 2);
 		q->avail_idx = q->used_seen = q->next_desc = 0;
@@ -239,7 +239,7 @@ void guest_desc(struct guest *g, unsigned q, uint16_t i, gpa_t addr,
 		uint16_t flags, next;
 	} d = {addr, len, flags, next};
 
-	guest_put(g, g->q[q].desc + 16u * i, &d, sizeof(d));
+	guest_put(g, g->q[q].desc + UINT64_C(16) * i, &d, sizeof(d));
 }
 
 void guest_avail_idx(struct guest *g, unsigned q, uint16_t idx)
@@ -253,8 +253,8 @@ void guest_avail(struct guest *g, unsigned q, uint16_t head)
 {
 	struct gq *gq = &g->q[q];
 
-	guest_put(g, gq->avail + 4 + 2u * (gq->avail_idx % gq->size), &head,
-		  sizeof(head));
+	guest_put(g, gq->avail + 4 + UINT64_C(2) * (gq->avail_idx % gq->size),
+		  &head, sizeof(head));
 	guest_avail_idx(g, q, (uint16_t)(gq->avail_idx + 1));
 }
 
@@ -270,13 +270,15 @@ uint16_t guest_avail_event(struct guest *g, unsigned q)
 {
 	uint16_t v = 0;
 
-	guest_get(g, g->q[q].used + 4 + 8u * g->q[q].size, &v, sizeof(v));
+	guest_get(g, g->q[q].used + 4 + UINT64_C(8) * g->q[q].size, &v,
+		  sizeof(v));
 	return v;
 }
 
 void guest_used_event(struct guest *g, unsigned q, uint16_t v)
 {
-	guest_put(g, g->q[q].avail + 4 + 2u * g->q[q].size, &v, sizeof(v));
+	guest_put(g, g->q[q].avail + 4 + UINT64_C(2) * g->q[q].size, &v,
+		  sizeof(v));
 }
 
 uint16_t guest_chain(struct guest *g, unsigned q, const struct gbuf *b,
@@ -318,7 +320,7 @@ bool guest_used_now(struct guest *g, unsigned q, uint32_t *id, uint32_t *len)
 
 	if (guest_used_idx(g, q) == gq->used_seen)
 		return false;
-	guest_get(g, gq->used + 4 + 8u * (gq->used_seen % gq->size), e,
+	guest_get(g, gq->used + 4 + UINT64_C(8) * (gq->used_seen % gq->size), e,
 		  sizeof(e));
 	gq->used_seen++;
 	if (id)

@@ -23,12 +23,23 @@ $(foreach t,$(HOSTILE_TESTS),$(eval $(call program,tests/hostile/$(t)_test,\
 	$(HOSTILE_COMMON) $(VMM_DEV_SRCS),$(VIRTIO_TEST_LIBS))))
 
 # Over an I/O layer of the test's own.
-UNIT_TESTS += tests/hostile/c_fault_test
-$(eval $(call program,tests/hostile/c_fault_test,\
-	tests/hostile/c_fault_test.c tests/hostile/played_io.c \
+$(foreach t,c_fault c_cut,$(eval UNIT_TESTS += tests/hostile/$(t)_test)\
+	$(eval $(call program,tests/hostile/$(t)_test,\
+	tests/hostile/$(t)_test.c tests/hostile/played_io.c \
 	tests/hostile/guest.c \
 	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),\
-	$(VIRTIO_TEST_LIBS)))
+	$(VIRTIO_TEST_LIBS))))
+
+# How hutch-vmm opens a disk.
+UNIT_TESTS += tests/hostile/c_lock_test
+$(eval $(call program,tests/hostile/c_lock_test,tests/hostile/c_lock_test.c \
+	$(BASE_SRCS),-lcmocka))
+
+# A process that is killed under a guest's database.
+UNIT_TESTS += tests/hostile/c_kill_test
+$(eval $(call program,tests/hostile/c_kill_test,$(addprefix tests/hostile/,\
+	c_kill_test.c guest_db.c guest_ring.c guest.c disk.c) \
+	$(VMM_DEV_SRCS),$(VIRTIO_TEST_LIBS) -lsqlite3))
 
 # With its own mem.c, which reports every load of guest memory.
 UNIT_TESTS += tests/hostile/e_fetch_test
