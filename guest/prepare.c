@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,24 +61,28 @@ static void prepare_fail(struct guest *g, const char *fmt, ...)
 
 /* ---- the end: READY ---------------------------------------------------- */
 
-/* What user code can have: what is there now, less a reserve. */
+/*
+ * What user code can have: what is there now, less a reserve.  The program text
+ * that the interpreter has mapped counts as available to the kernel; user code
+ * that took it would be read in again and again, and the limit would be met
+ * only after minutes of that.
+ */
 static uint64_t user_room(void)
 {
-	unsigned long long free_kib = 0;
+	unsigned long long room = 0, mapped = 0;
 	char line[128];
-	struct sysinfo si;
 	FILE *f = fopen("/proc/meminfo", "re");
 
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %llu kB", &free_kib) == 1)
-			break;
+		if (sscanf(line, "MemAvailable: %llu kB", &room) != 1)
+			sscanf(line, "Mapped: %llu kB", &mapped);
 	if (f)
 		fclose(f);
-	if (sysinfo(&si))
-		return 0;
-	free_kib *= 1024;
-	free_kib -= free_kib < RESERVE_BYTES_MIN ? free_kib : RESERVE_BYTES_MIN;
-	return free_kib - free_kib / RESERVE_SHARE;
+	room *= 1024;
+	mapped *= 1024;
+	room -= mapped < room / 2 ? mapped : room / 2;
+	room -= room < RESERVE_BYTES_MIN ? room : RESERVE_BYTES_MIN;
+	return room - room / RESERVE_SHARE;
 }
 
 /*
