@@ -285,12 +285,17 @@ static void settle(struct run *r, const struct vm_end *end, int64_t now)
 			r->cmd.exit_code = -1;
 			text = "the daemon had no memory for the result";
 		}
+	} else if (end->how == GP_END_OOM && !text) {
+		snprintf(made, sizeof(made),
+			 "out of memory: the run took all that a sandbox of "
+			 "%u MiB has for code; see limits.memory_mib",
+			 r->sbx.limits.memory_mib);
+		text = made;
 	}
 	command_set(&r->cmd, ev, why, text, now);
 }
 
-/* ---- what the VM says
- * ---------------------------------------------------------------- */
+/* ---- what the VM says ------------------------------------------------- */
 
 static void on_progress(void *ctx, const char *text)
 {
