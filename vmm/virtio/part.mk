@@ -47,5 +47,5 @@ $(eval $(call program,tests/hostile/e_fetch_test,\
 	tests/hostile/e_fetch_test.c $(HOSTILE_COMMON) \
 	$(filter-out vmm/mem.c,$(VMM_DEV_SRCS)),$(VIRTIO_TEST_LIBS)))
 
-$(foreach t,queue mmio blk vsock,$(eval $(call fuzz_target,$(t),\
+$(foreach t,queue mmio blk vsock device_state,$(eval $(call fuzz_target,$(t),\
 	tests/fuzz/$(t)_fuzz.c $(VMM_DEV_SRCS),-l:liburing.a -lpthread)))
