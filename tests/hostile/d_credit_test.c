@@ -3,6 +3,7 @@
  * runs ahead, goes back, wraps, or is not kept to.
  */
 #include "channel.h"
+#include <malloc.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -185,6 +186,96 @@ static void d16_beyond_our_buffer(void **state)
 	assert_int_equal(n_conns(), 0);
 	close(fd);
 }
+
+/* Bytes that malloc has given out; 0 under ASan, which has its own. */
+static size_t heap_bytes(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* Send until the socket is full and then our buffer, to the last byte.
+ * Returns what the socket took; the guest's credit numbers are sound. */
+static size_t fill(uint32_t port)
+{
+	static uint8_t data[4096];
+	uint64_t before = channel_stats(&ch).tx_bytes, sent = 0, took = 0;
+
+	while (sent - took < VSOCK_BUF_BYTES) {
+		uint32_t n = VSOCK_BUF_BYTES - (uint32_t)(sent - took);
+
+		if (n > sizeof(data))
+			n = sizeof(data);
+		send_data(&ch, port, 1024, 0, data, n);
+		sent += n;
+		while (rx(&ch, &(struct pkt){0}, NULL))
+			;
+		took = channel_stats(&ch).tx_bytes - before;
+	}
+	return took;
+}
+
+/* The most that one guest can make the device keep: every place taken by a
+ * connection that the owner allowed, and no owner that reads.  The figures
+ * are in vmm/virtio/README.md. */
+static void d16_all_connections_full(void **state)
+{
+	static uint8_t out[65536];
+	int fd[VSOCK_CONNS_MAX];
+	size_t took = 0, at_start = heap_bytes(), idle, full;
+
+	(void)state;
+	for (uint32_t i = 0; i < VSOCK_CONNS_MAX; i++)
+		fd[i] = channel_connect(&ch, 100 + i, 1024);
+	idle = heap_bytes();
+	for (uint32_t i = 0; i < VSOCK_CONNS_MAX; i++)
+		took += fill(100 + i);
+	full = heap_bytes();
+	print_message("# %d connections: %zu KiB idle, %zu KiB full, "
+		      "%zu KiB taken by sockets\n",
+		      VSOCK_CONNS_MAX, (idle - at_start) >> 10,
+		      (full - at_start) >> 10, took >> 10);
+	assert_true(idle - at_start <= VSOCK_CONNS_MAX * 1024);
+	assert_true(full - idle <= VSOCK_CONNS_MAX * (VSOCK_BUF_BYTES + 64));
+	assert_int_equal(n_conns(), VSOCK_CONNS_MAX);
+	/* Read: nothing of it stays. */
+	for (uint32_t i = 0; i < VSOCK_CONNS_MAX; i++) {
+		while (recv(fd[i], out, sizeof(out), MSG_DONTWAIT) > 0)
+			guest_run(g);
+		while (rx(&ch, &(struct pkt){0}, NULL))
+			;
+	}
+	assert_true(heap_bytes() <= idle);
+	for (uint32_t i = 0; i < VSOCK_CONNS_MAX; i++) {
+		channel_close(&ch, 100 + i, 1024);
+		close(fd[i]);
+	}
+}
+
+/* What a smaller promise would cost: a packet to the guest, and mostly an
+ * interrupt, for each half of it that was read. */
+static void credit_updates_a_mib(void **state)
+{
+	static uint8_t data[4096], out[65536];
+	unsigned n_updates = 0;
+	struct pkt p;
+	int fd = channel_connect(&ch, 9, 1024);
+
+	(void)state;
+	for (unsigned i = 0; i < 256; i++) {
+		send_data(&ch, 9, 1024, 0, data, sizeof(data));
+		while (recv(fd, out, sizeof(out), MSG_DONTWAIT) > 0)
+			;
+		while (rx(&ch, &p, NULL))
+			n_updates += p.op == OP_CREDIT;
+	}
+	print_message("# %u credit updates for 1 MiB\n", n_updates);
+	assert_int_equal(n_updates, (1u << 20) / (VSOCK_BUF_BYTES / 2));
+	channel_close(&ch, 9, 1024);
+	close(fd);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int main(void)
@@ -194,6 +285,8 @@ int main(void)
 		CASE(d15_credit_numbers),
 		CASE(d15_credit_wraps),
 		CASE(d16_beyond_our_buffer),
+		CASE(d16_all_connections_full),
+		CASE(credit_updates_a_mib),
 	};
 	int failed = cmocka_run_group_tests_name("ppoll", tests, NULL, NULL);
 
