@@ -24,6 +24,7 @@ KERNEL = os.path.join(vmmlib.BUILD, "images", "vmlinux")
 DISK = os.path.join(vmmlib.BUILD, "guests", "clock.erofs") + ",ro"
 WORK = tempfile.mkdtemp(prefix="hutch-linux-")
 BOOT_S = 600      # on a machine that is busy with other things
+BIG_BOOT_S = 1500 # every page of 8 GiB has its struct page written
 SLACK_S = 120     # a line that late is a lost timer
 UID = 54321
 booted = {}       # vCPUs -> time said last before the snapshot, ns
@@ -59,6 +60,14 @@ def check_lines(got):
             assert x.mono > last.mono and x.real > last.real, "time went back"
         by_cpu[x.cpu] = x
     return by_cpu
+
+
+def check_memory(vm, mib):
+    """What Linux gives out is what the VM has, but for its own tables."""
+    said = [x.split() for x in vm.log().split(b"\n") if x.startswith(b"M ")]
+    got = int(said[0][1]) / 1024
+    note(f"{got:.0f} of {mib} MiB are the guest's")
+    assert 0.9 * mib - 16 < got < mib, (got, mib)
 
 
 def answer_dials(vm):
@@ -103,6 +112,7 @@ def boot(vcpus):
         got = lines(vm)
         assert got[-1].n == vcpus, "processors online"
         check_lines(got)
+        check_memory(vm, 128)
         booted[vcpus] = max(x.mono for x in got)
         vm.resume()
         wait_until(lambda: len(lines(vm)) > len(got), SLACK_S, "goes on")
@@ -127,7 +137,7 @@ def goes_on(vm, vcpus, since):
     return max(x.mono for x in last.values())
 
 
-@case("boot with one vCPU; restore: the clock goes on, timers fire")
+@case("128 MiB and one vCPU boot; restore: the clock goes on, timers fire")
 def _():
     boot(1)
     for _i in range(3):
@@ -229,7 +239,7 @@ def _():
         assert "altered" in vm.ended.text
 
 
-@case("two vCPUs: both speak, also after restore")
+@case("128 MiB and two vCPUs: both speak, also after restore")
 def _():
     boot(2)
     for _i in range(3):
@@ -244,6 +254,38 @@ if vmmlib.IS_LONG:
         for _i in range(3):
             with start("v4", 4) as vm:
                 goes_on(vm, 4, booted[4])
+
+
+def boots(mem, vcpus, limit_s):
+    """From power-on to an init on every processor, with all its memory."""
+    t = time.monotonic()
+    with VMM("--kernel", KERNEL, "--disk", DISK, mem=mem, vcpus=vcpus,
+             uid=UID) as vm:
+        wait_until(lambda: vm.stats() and lines(vm), limit_s, "init")
+        note(f"{mem} MiB, {vcpus} vCPUs: init after "
+             f"{time.monotonic() - t:.1f} s, "
+             f"{vm.stats()['insn_emulation']} guest kernel instructions")
+        wait_until(lambda: len({x.cpu for x in lines(vm)}) == vcpus, BOOT_S,
+                   "every processor")
+        assert lines(vm)[-1].n == vcpus, "processors online"
+        check_lines(lines(vm))
+        check_memory(vm, mem)
+        assert vm.quit().why == vmmlib.OWNER
+
+
+@case("512 MiB and four vCPUs boot; all four speak")
+def _():
+    boots(512, 4, BOOT_S)
+
+
+if vmmlib.IS_LONG:
+    @case("4096 MiB and one vCPU boot")
+    def _():
+        boots(4096, 1, BIG_BOOT_S)
+
+    @case("8192 MiB and two vCPUs boot; memory above the gap is Linux's")
+    def _():
+        boots(8192, 2, BIG_BOOT_S)
 
 
 @case("F3 O1 a panic ends the VM: guest_shutdown, with the kernel's words")

@@ -5,7 +5,8 @@
  *	T <CLOCK_MONOTONIC ns> <CLOCK_REALTIME ns> <online processors>
  *
  * One process on each processor, so that timers and wake-ups of all of them
- * must work; each adds its number to the line.
+ * must work; each adds its number to the line.  Before that, once, the memory
+ * that the kernel gives out: `M <KiB>`.
  *
  * With the word `dial` on the command line it first connects to ports 7000 and
  * 7001 of the host and says what came of it: `D <port> <errno> <text read>`.
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/io.h>
 #include <sys/socket.h>
+#include <sys/sysinfo.h>
 /* needs the one above */
 #include <linux/vm_sockets.h>
 #include <time.h>
@@ -33,6 +35,24 @@ static uint64_t now(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static void put(const char *line)
+{
+	for (; *line; line++)
+		outb((unsigned char)*line, LOG_PORT);
+}
+
+static void say_memory(void)
+{
+	struct sysinfo s;
+	char line[32];
+
+	if (sysinfo(&s) < 0)
+		return;
+	snprintf(line, sizeof(line), "M %llu\n",
+		 (unsigned long long)s.totalram * s.mem_unit / 1024);
+	put(line);
+}
+
 static void say(int cpu, long n)
 {
 	char line[96];
@@ -40,8 +60,7 @@ static void say(int cpu, long n)
 	snprintf(line, sizeof(line), "T %llu %llu %ld %d\n",
 		 (unsigned long long)now(CLOCK_MONOTONIC),
 		 (unsigned long long)now(CLOCK_REALTIME), n, cpu);
-	for (const char *p = line; *p; p++)
-		outb((unsigned char)*p, LOG_PORT);
+	put(line);
 }
 
 /* Connect, send "hello", read the answer. */
@@ -60,8 +79,7 @@ static void dial(unsigned port)
 		error = errno;
 	close(fd);
 	snprintf(line, sizeof(line), "D %u %d %s\n", port, error, text);
-	for (const char *p = line; *p; p++)
-		outb((unsigned char)*p, LOG_PORT);
+	put(line);
 }
 
 int main(int argc, char **argv)
@@ -73,6 +91,7 @@ int main(int argc, char **argv)
 
 	if (ioperm(LOG_PORT, 1, 1) < 0)
 		return 1;
+	say_memory();
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "dial") == 0) {
 			dial(7000);
