@@ -285,7 +285,7 @@ static void settle(struct run *r, const struct vm_end *end, int64_t now)
 			r->cmd.exit_code = -1;
 			text = "the daemon had no memory for the result";
 		}
-	} else if (end->how == GP_END_OOM && !text) {
+	} else if (end->how == GP_END_OOM && (!text || !*text)) {
 		snprintf(made, sizeof(made),
 			 "out of memory: the run took all that a sandbox of "
 			 "%u MiB has for code; see limits.memory_mib",

@@ -5,7 +5,7 @@ test: timeout=1500
 """
 import json
 
-from hutchlib import case, client, equal, main, takes_minutes_on_soft
+from hutchlib import case, client, equal, main
 
 KIB = 1024
 
@@ -151,7 +151,6 @@ def exits():
 
 @case("os._exit and a signal: their codes, no result")
 def ends_at_once():
-    takes_minutes_on_soft("the end of a process of 250 MiB")
     for code, want in (("os._exit(5)", 5), ("os._exit(0)", 0)):
         r = run(f"import os\ndef run(i, c): {code}", timeout_ms=600000)
         equal((r.exit_code, r.result), (want, None), code)
@@ -165,7 +164,6 @@ def ends_at_once():
 
 @case("a fork that returns from run() too: one end, one result")
 def fork_returns():
-    takes_minutes_on_soft("the end of a process of 250 MiB")
     r = run("import os\ndef run(i, c):\n    pid = os.fork()\n"
             "    if pid: os.waitpid(pid, 0)\n    return 'me'",
             timeout_ms=600000)
