@@ -11,7 +11,7 @@ import threading
 import time
 
 from hutchlib import (case, client, daemon, equal, main, median, note,
-                      wait_until)
+                      takes_minutes_on_soft, wait_until)
 
 SUM = "def run(input, config): return sum(input)"
 SAMPLES = 7
@@ -169,6 +169,7 @@ def fork_bomb():
 
 @case("J3: a thread bomb is refused by the limit and the run ends")
 def thread_bomb():
+    takes_minutes_on_soft("starting a thousand threads")
     r = client().run(
         "import threading, time\n"
         "def run(i, c):\n    n = 0\n"
