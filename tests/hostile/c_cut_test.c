@@ -20,6 +20,7 @@
  * sector which versions it may find.  A last case takes the sync away and
  * sees that this is noticed: a test that cannot fail shows nothing.
  */
+#include "guest.h"
 #include "played_io.h"
 #include <errno.h>
 #include <stdlib.h>

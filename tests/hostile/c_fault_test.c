@@ -3,6 +3,7 @@
  * test itself plays: operations complete when, in which order and with which
  * result the test likes.
  */
+#include "guest.h"
 #include "played_io.h"
 #include <errno.h>
 #include <string.h>

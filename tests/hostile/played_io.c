@@ -1,5 +1,6 @@
 /* See played_io.h. */
 #include "played_io.h"
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ static int start(struct io_op *op, enum kind kind, const struct iovec *iov,
 {
 	struct pending *p = &pend[n_pend];
 
-	assert_false(op->is_pending);
+	assert(!op->is_pending);
 	if (n_pend >= room)
 		return -EAGAIN;
 	*p = (struct pending){.op = op,
@@ -96,7 +97,7 @@ void played_begin(struct virtio_dev *served)
 
 static void drop(unsigned i)
 {
-	assert_true(i < n_pend);
+	assert(i < n_pend);
 	pend[i].op->is_pending = false;
 	n_pend--;
 	memmove(&pend[i], &pend[i + 1], (n_pend - i) * sizeof(pend[0]));

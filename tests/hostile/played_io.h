@@ -1,13 +1,13 @@
 /*
  * io.h, played by the test: operations of a disk are kept until the test lets
- * them end, in the order and with the result it likes.  For tests that link
- * no I/O layer.
+ * them end, in the order and with the result it likes.  For tests and fuzz
+ * targets that link no I/O layer.
  */
 #ifndef HUTCH_TEST_PLAYED_IO_H
 #define HUTCH_TEST_PLAYED_IO_H
 
+#include "../../vmm/io.h"
 #include "../../vmm/virtio/blk.h"
-#include "guest.h"
 
 #define PENDING_MAX 256
 

@@ -49,3 +49,6 @@ $(eval $(call program,tests/hostile/e_fetch_test,\
 
 $(foreach t,queue mmio blk vsock device_state,$(eval $(call fuzz_target,$(t),\
 	tests/fuzz/$(t)_fuzz.c $(VMM_DEV_SRCS),-l:liburing.a -lpthread)))
+$(eval $(call fuzz_target,blk_host,tests/fuzz/blk_host_fuzz.c \
+	tests/hostile/played_io.c \
+	$(filter-out vmm/io%.c vmm/virtio/vsock%.c,$(VMM_DEV_SRCS)),-lpthread))
