@@ -124,7 +124,7 @@ static unsigned check(void)
 
 static void c22_killed_while_writing(void **state)
 {
-	unsigned kills = getenv("HUTCH_LONG") ? 10000 : 500, n = 0;
+	unsigned kills = getenv("HUTCH_LONG") ? 2000 : 500, n = 0;
 	struct disk k = {0};
 
 	(void)state;
