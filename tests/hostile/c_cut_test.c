@@ -410,7 +410,7 @@ static unsigned life(bool do_syncs_fail)
 
 static void c14_power_cut(void **state)
 {
-	unsigned lives = getenv("HUTCH_LONG") ? 100000 : 1500;
+	unsigned lives = getenv("HUTCH_LONG") ? 50000 : 1500;
 
 	(void)state;
 	seed = 14;
