@@ -3,6 +3,8 @@
  *
  * The flags of the table in config.c, `--set KEY=VALUE` for every other key,
  * and what is about the run itself: --config, --help, --version, --routes.
+ * --default-state is for `hutch serve`: its own default folder, which goes
+ * under the file's state_dir as --state goes over it.
  */
 #include "config.h"
 #include <stdlib.h>
@@ -60,7 +62,8 @@ static int one_flag(struct config *c, int argc, char **argv, int *i,
 	int rc;
 
 	if (!strcmp(arg, "--foreground") ||
-	    flag_value("--config", argc, argv, i))
+	    flag_value("--config", argc, argv, i) ||
+	    flag_value("--default-state", argc, argv, i))
 		return 0;
 	value = flag_value("--set", argc, argv, i);
 	if (value)
@@ -91,6 +94,10 @@ int config_args(struct config *c, int argc, char **argv, const char **ret_what,
 		value = flag_value("--config", argc, argv, &i);
 		if (value)
 			file = value;
+		value = flag_value("--default-state", argc, argv, &i);
+		if (value &&
+		    config_set(c, "state_dir", value, "--default-state", e))
+			return -1;
 	}
 	if (config_read(c, file ? file : CONFIG_FILE_DEFAULT, !file, e))
 		return -1;
@@ -113,6 +120,10 @@ void config_help(FILE *out)
 	      out);
 	for (unsigned n = 0; (key = config_key(n)); n++)
 		config_help_flag(n, out);
+	fputs("  --default-state DIR  as --state, but the file's state_dir "
+	      "goes "
+	      "over it\n",
+	      out);
 	fputs("  --set KEY=VALUE      any key below\n"
 	      "  --foreground         stay in the foreground: always so\n"
 	      "  --routes             print the HTTP routes and end\n"

@@ -135,7 +135,21 @@ static void test_args(void **state)
 	assert_string_equal(c.state_dir, "/from/file");
 	assert_string_equal(c.cache_dir, "/c");
 	assert_int_equal(c.graph_places, 9);
+	/* Under the file; over what is built in; under --state. */
+	assert_int_equal(args(&c, &what, &e, "--default-state", "/own",
+			      "--config", path, NULL),
+			 0);
+	assert_string_equal(c.state_dir, "/from/file");
+	assert_int_equal(args(&c, &what, &e, "--config", path,
+			      "--default-state=/own", "--state", "/flag", NULL),
+			 0);
+	assert_string_equal(c.state_dir, "/flag");
+	assert_int_equal(args(&c, &what, &e, "--config", "/dev/null",
+			      "--default-state", "/own", NULL),
+			 0);
+	assert_string_equal(c.state_dir, "/own");
 	unlink(path);
+	assert_int_equal(args(&c, &what, &e, "--default-state", NULL), -1);
 	assert_int_equal(args(&c, &what, &e, "--help", NULL), 1);
 	assert_string_equal(what, "--help");
 	assert_int_equal(args(&c, &what, &e, "--bogus", NULL), -1);

@@ -1,6 +1,7 @@
 /*
  * hutch serve: the daemon in the foreground, on the same state folder that
- * the other commands use.  Everything after the options is hutchd's.
+ * the other commands use, unless hutchd's file names another (hutchd puts
+ * --default-state under its file).  Everything after the options is hutchd's.
  */
 #include "commands.h"
 #include "daemon.h"
@@ -20,8 +21,9 @@ static const char help[] =
 int cmd_serve(struct cli *c, int argc, char **argv)
 {
 	static char name[] = "hutchd", state[] = "--state";
+	static char default_state[] = "--default-state";
 	char program[CLI_PATH_BYTES_MAX];
-	char *run[ARGS_LIST_MAX + 4] = {name, state, c->state_dir};
+	char *run[ARGS_LIST_MAX + 4] = {name, default_state, c->state_dir};
 	int n = 3;
 	struct err e;
 
@@ -39,7 +41,9 @@ int cmd_serve(struct cli *c, int argc, char **argv)
 		}
 		run[n++] = argv[i];
 	}
-	if (cli_resolve_state(c, &e) || daemon_make_state(c, &e) ||
+	if (c->state && *c->state)
+		run[1] = state;
+	if (cli_resolve_state(c, &e) ||
 	    daemon_program(name, program, sizeof(program), &e))
 		return cli_fail(c, &e);
 	execv(program, run);
