@@ -57,6 +57,10 @@ $(eval $(call program,tests/hostd/wrong_keys_test,\
 $(eval $(call program,tests/hostd/log_limit_test,hostd/log_limit_test.c \
 	$(BASE_SRCS),-lpthread -lcmocka))
 
+UNIT_TESTS += tests/hostd/state_dir_test
+$(eval $(call program,tests/hostd/state_dir_test,hostd/state_dir_test.c \
+	hostd/state_dir.c $(BASE_SRCS),-lcmocka))
+
 UNIT_TESTS += tests/hostd/process_test
 $(eval $(call program,tests/hostd/process_test,hostd/process_test.c \
 	hostd/process.c hostd/link/spawn.c $(BASE_SRCS),-lcmocka))

@@ -1,8 +1,12 @@
 /* The state folder; see state_dir.h. */
 #include "state_dir.h"
 #include "fd.h"
+#include "log.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -17,6 +21,96 @@ int state_dir_path(const char *dir, const char *name, char *dst, size_t cap,
 		return 0;
 	return err_set(e, ERR_INVALID_REQUEST, "state_dir",
 		       "state folder %s: the path is too long", dir);
+}
+
+/*
+ * What may lie in a state folder: the daemon's, the hutch command's, and logs
+ * that are opened before the daemon starts.  A name that ends in '*' stands
+ * for all that begin with it.
+ */
+static const char *const own_names[] = {
+	".",
+	"..",
+	"lock",
+	"node*", /* and node.new, by state_dir_write */
+	"request.key*",
+	"listen*",
+	"admin.sock",
+	"hutch.db*",
+	"vm",
+	"start.lock",
+	"users.lock",
+	"started-by-hutch",
+	"hutchd.log",
+	"daemon.log",
+	"lost+found",
+};
+
+static bool is_own(const char *name)
+{
+	for (size_t i = 0; i < sizeof(own_names) / sizeof(*own_names); i++) {
+		size_t len = strlen(own_names[i]);
+
+		if (own_names[i][len - 1] == '*'
+			    ? !strncmp(name, own_names[i], len - 1)
+			    : !strcmp(name, own_names[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Does it hold hutch.db, and the first name that is not ours ("" = none). */
+static int look(const char *dir, bool *ret_has_db, char *ret_foreign,
+		size_t cap, struct err *e)
+{
+	DIR *d = opendir(dir);
+	struct dirent *ent;
+
+	*ret_has_db = false;
+	*ret_foreign = 0;
+	if (!d)
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "cannot read the state folder %s: %m", dir);
+	while ((ent = readdir(d))) {
+		if (!strcmp(ent->d_name, "hutch.db"))
+			*ret_has_db = true;
+		if (!*ret_foreign && !is_own(ent->d_name))
+			snprintf(ret_foreign, cap, "%s", ent->d_name);
+	}
+	closedir(d);
+	return 0;
+}
+
+/*
+ * The folder is ours to fill and to close to others: a new one, an empty one,
+ * a state.  /tmp or a home given by mistake is none of these.
+ */
+static int claim(const char *dir, mode_t mode, struct err *e)
+{
+	char foreign[NAME_MAX + 1];
+	bool has_db;
+
+	if (look(dir, &has_db, foreign, sizeof(foreign), e))
+		return -1;
+	if (*foreign && !has_db)
+		return err_set(e, ERR_INVALID_REQUEST, "state_dir",
+			       "the state folder %s is not empty and no hutch "
+			       "state: it holds \"%.64s\" and no hutch.db; "
+			       "name an empty or a new folder, e.g. %s/hutch",
+			       dir, log_text(foreign, strlen(foreign)).s, dir);
+	if (!(mode & 077))
+		return 0;
+	if (*foreign)
+		return err_set(e, ERR_INVALID_REQUEST, "state_dir",
+			       "the state folder %s is open to other users "
+			       "(mode %04o) and holds \"%.64s\", which is not "
+			       "hutch's: move that away, or run chmod 700 %s",
+			       dir, mode & 07777,
+			       log_text(foreign, strlen(foreign)).s, dir);
+	if (chmod(dir, 0700))
+		return err_set(e, ERR_INTERNAL, NULL,
+			       "the state folder %s: chmod 0700: %m", dir);
+	return 0;
 }
 
 /* Its parents with the usual mode, itself for us only. */
@@ -47,16 +141,29 @@ static int make(const char *dir, struct err *e)
 			       "the state folder %s belongs to user %u, not to "
 			       "user %u",
 			       dir, st.st_uid, geteuid());
-	if ((st.st_mode & 077) && chmod(dir, 0700))
-		return err_set(e, ERR_INTERNAL, NULL,
-			       "the state folder %s: chmod 0700: %m", dir);
-	return 0;
+	return claim(dir, st.st_mode, e);
+}
+
+/* Who holds the lock wrote its pid into it. */
+static int in_use(const char *dir, int fd, struct err *e)
+{
+	char pid[24] = "";
+	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+	pid[n > 0 ? n : 0] = 0;
+	pid[strspn(pid, "0123456789")] = 0;
+	return err_set(e, ERR_INTERNAL, NULL,
+		       "another hutchd (pid %s) uses the state folder %s; stop "
+		       "it (kill PID), or give this one its own folder with "
+		       "--state",
+		       *pid ? pid : "unknown", dir);
 }
 
 int state_dir_open(const char *dir, struct err *e)
 {
 	_cleanup_fd_ int fd = -1;
-	char path[4096];
+	char path[4096], pid[24];
+	int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 
 	if (make(dir, e) || state_dir_path(dir, "lock", path, sizeof(path), e))
 		return -1;
@@ -64,8 +171,10 @@ int state_dir_open(const char *dir, struct err *e)
 	if (fd < 0)
 		return err_set(e, ERR_INTERNAL, NULL, "%s: %m", path);
 	if (flock(fd, LOCK_EX | LOCK_NB))
-		return err_set(e, ERR_INTERNAL, NULL,
-			       "another hutchd uses the state folder %s", dir);
+		return in_use(dir, fd, e);
+	if (ftruncate(fd, 0) || pwrite(fd, pid, (size_t)n, 0) != n)
+		return err_set(e, ERR_INTERNAL, NULL, "cannot write %s: %m",
+			       path);
 	return fd_take(&fd);
 }
 

@@ -1,7 +1,7 @@
 /*
  * The state folder: mode 0700, one daemon at a time.
  *
- *   lock         held by flock as long as the daemon lives
+ *   lock         held by flock as long as the daemon lives; has its pid
  *   node         4 characters that are part of every id, made once
  *   request.key  HMAC key of request hashes (http/canon.h), made once
  *   listen       ADDR:PORT in use; not there while none is
@@ -16,7 +16,11 @@
 
 #define NODE_BYTES 4
 
-/* Make it if need be and lock it; the descriptor of the lock, or -1. */
+/*
+ * Make it if need be and lock it; the descriptor of the lock, or -1.  A folder
+ * with files that are not ours and no hutch.db is refused as it is, and the
+ * mode of one that holds anything foreign is never changed.
+ */
 int state_dir_open(const char *dir, struct err *e);
 
 /* "" in `node` reads or makes the file. */
