@@ -1,6 +1,8 @@
 /* The engine's life and its counters; see engine.h. */
+#include "../clock.h"
 #include "engine_priv.h"
 #include "fd.h"
+#include "state.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -78,6 +80,19 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	return 0;
 }
 
+/* What runs is lost; a VM that was only being taken away takes nothing along:
+ * its sandbox is destroyed, for the reason it has, if any. */
+static void settle(struct run *r)
+{
+	if (r->sbx.status != SBX_DESTROYING ||
+	    !command_status_is_final(r->cmd.status)) {
+		run_end(r, END_DAEMON_RESTART, "hutchd was stopped", true);
+		return;
+	}
+	sandbox_set(&r->sbx, SBX_EV_GONE, END_NONE, NULL, clock_wall_ms());
+	run_write(r);
+}
+
 void engine_destroy(struct engine *e)
 {
 	struct list *n, *tmp;
@@ -93,8 +108,7 @@ void engine_destroy(struct engine *e)
 
 		/* Not durable: the store's answer finds is_ending. */
 		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
-			run_end(r, END_DAEMON_RESTART, "hutchd was stopped",
-				true);
+			settle(r);
 		r->vm = NULL; /* link_destroy's from here on */
 		r->has_vm = false;
 		loop_timer_stop(e->loop, &r->expiry);

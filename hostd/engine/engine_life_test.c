@@ -395,6 +395,32 @@ static void the_end_settles_everything(void **state)
 	call_finish(&c);
 }
 
+/* The run is over and told; only its VM is still there. */
+static void the_end_of_a_run_that_ended(void **state)
+{
+	struct call c, x;
+
+	(void)state;
+	begin_run(&c, "k1", true);
+	fake.is_slow_to_go = true;
+	fake_end(fake.n_vms - 1, GP_END_EXITED, 0, "6");
+	env_settle();
+	call_sandbox(&x, c.sbx.id);
+	assert_int_equal(x.sbx.status, SBX_DESTROYING);
+	env_stop();
+	env_start();
+	call_sandbox(&x, c.sbx.id);
+	assert_int_equal(x.sbx.status, SBX_DESTROYED);
+	assert_int_equal(x.sbx.reason, END_NONE);
+	assert_string_equal(x.sbx.reason_text, "");
+	assert_true(x.sbx.ended_ms > 0);
+	call_get(&x, c.cmd.id, 0);
+	call_wait(&x);
+	assert_int_equal(x.cmd.status, CMD_SUCCEEDED);
+	call_finish(&x);
+	call_finish(&c);
+}
+
 static void nothing_begins_at_the_end(void **state)
 {
 	struct engine_stats stats;
@@ -444,6 +470,7 @@ int main(void)
 		TEST(nothing_starts_on_a_full_disk),
 		TEST(a_result_waits_for_the_disk),
 		TEST(the_end_settles_everything),
+		TEST(the_end_of_a_run_that_ended),
 		TEST(nothing_begins_at_the_end),
 		TEST(nodes_are_checked),
 	};
