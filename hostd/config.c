@@ -45,7 +45,7 @@ static const struct setting settings[] = {
 	NUMBER(ram_budget_mib, 0, 1ull << 30, "RAM for VMs, MiB; 0 = 3/4"),
 	NUMBER(disk_reserve_mib, 0, 1ull << 30, "disk to leave free, MiB"),
 	NUMBER(uid_base, 1000, 4000000000u, "first of the VMMs' user ids"),
-	NUMBER(drain_seconds, 0, 3600, "to finish open calls at SIGTERM"),
+	NUMBER(drain_seconds, 0, 3600, "for commands to end at SIGTERM"),
 	{"confine", NULL, NULL, KIND_BOOL, offsetof(struct config, is_confined),
 	 0, 0, NULL, "yes or no: VMMs under their own uid and seccomp"},
 	{"metrics", NULL, NULL, KIND_BOOL,

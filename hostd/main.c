@@ -31,6 +31,8 @@
 #include <unistd.h>
 
 #define RETENTION_EVERY_MS (3600ll * 1000)
+#define DRAIN_CHECK_MS	   50
+#define DRAIN_QUIET_MS	   2000
 
 static const struct route_table *const tables[] = {
 	&lbb_routes,
@@ -44,6 +46,7 @@ struct daemon {
 	struct services services;
 	struct loop_watch signals;
 	struct loop_timer drain, retention, log_summary;
+	int64_t drain_end_ms, drain_quiet_ms; /* clock_mono */
 	char admin_path[CONFIG_TEXT_BYTES_MAX + 16];
 	int lock_fd;
 	int exit_status;
@@ -103,20 +106,41 @@ static void set_log_level(const char *name)
 
 /* ---- end -------------------------------------------------------------- */
 
-static void on_drained(void *ctx)
+/*
+ * Draining: commands go on and who follows them is answered, new runs are
+ * not.  It is over when there is nothing to wait for any more, or at
+ * drain_seconds.  Had there been something, DRAIN_QUIET_MS more are for its
+ * followers, who ask for the end and the last output in calls of their own.
+ */
+static void drain_check(struct daemon *d)
 {
-	struct daemon *d = ctx;
+	int64_t now = clock_mono_us() / 1000;
+	struct http_stats http;
+	struct engine_stats engine;
+	bool is_quiet;
 
-	loop_stop(d->services.loop);
+	http_server_stats(d->services.http, &http);
+	engine_stats(d->services.engine, &engine);
+	is_quiet = !http.working && !engine.commands_live;
+	if (!is_quiet)
+		d->drain_quiet_ms = now + DRAIN_QUIET_MS;
+	if (is_quiet && now >= d->drain_quiet_ms) {
+		loop_stop(d->services.loop);
+	} else if (now >= d->drain_end_ms) {
+		if (!is_quiet)
+			log_warn("drain: %u commands and %u calls did not end "
+				 "in %llu s",
+				 engine.commands_live, http.working,
+				 (unsigned long long)d->config.drain_seconds);
+		loop_stop(d->services.loop);
+	} else {
+		loop_timer_set(d->services.loop, &d->drain, DRAIN_CHECK_MS);
+	}
 }
 
-static void on_drain_over(struct loop_timer *t)
+static void on_drain_check(struct loop_timer *t)
 {
-	struct daemon *d = container_of(t, struct daemon, drain);
-
-	log_warn("drain: open calls did not end in %llu s",
-		 (unsigned long long)d->config.drain_seconds);
-	loop_stop(d->services.loop);
+	drain_check(container_of(t, struct daemon, drain));
 }
 
 static void on_signal(struct loop_watch *w, uint32_t revents)
@@ -134,9 +158,10 @@ static void on_signal(struct loop_watch *w, uint32_t revents)
 		loop_stop(sv->loop);
 		return;
 	}
-	loop_timer_set(sv->loop, &d->drain,
-		       (int64_t)d->config.drain_seconds * 1000);
-	http_server_drain(sv->http, on_drained, d);
+	http_server_drain(sv->http);
+	d->drain_end_ms = clock_mono_us() / 1000 +
+			  (int64_t)d->config.drain_seconds * 1000;
+	drain_check(d);
 }
 
 static void stop(struct daemon *d)
@@ -316,7 +341,7 @@ static int start(struct daemon *d, struct err *e)
 			       strerror(-rc));
 	d->signals.events = POLLIN;
 	d->signals.fn = on_signal;
-	d->drain.fn = on_drain_over;
+	d->drain.fn = on_drain_check;
 	d->retention.fn = on_retention;
 	d->log_summary.fn = on_log_summary;
 	loop_timer_set(sv->loop, &d->log_summary, LOG_LIMIT_SUMMARY_MS);

@@ -130,7 +130,6 @@ void request_release(struct request *r)
 	list_remove(&p->node);
 	s->stats.working--;
 	free_if_done(r);
-	http_server_check_drained(s);
 	http_server_free_if_done(s);
 }
 

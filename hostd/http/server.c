@@ -214,23 +214,9 @@ const char *http_server_address(const struct http_server *s)
 	return s->address;
 }
 
-void http_server_drain(struct http_server *s, void (*drained)(void *ctx),
-		       void *ctx)
+void http_server_drain(struct http_server *s)
 {
 	s->is_draining = true;
-	s->drained = drained;
-	s->drained_ctx = ctx;
-	http_server_check_drained(s);
-}
-
-void http_server_check_drained(struct http_server *s)
-{
-	void (*fn)(void *ctx) = s->drained;
-
-	if (!fn || !list_is_empty(&s->working))
-		return;
-	s->drained = NULL;
-	fn(s->drained_ctx);
 }
 
 bool http_server_is_draining(const struct http_server *s)

@@ -75,11 +75,11 @@ void http_server_destroy(struct http_server *s);
 const char *http_server_address(const struct http_server *s);
 
 /*
- * 503 for new requests, except those of ROUTE_ALWAYS (/readyz tells a load
- * balancer); `drained` once, when no handler works any more.
+ * 503 for new requests, except those of ROUTE_ALWAYS: /readyz tells a load
+ * balancer, and who follows a command that still runs sees its end.
+ * http_server_stats has how many handlers work.
  */
-void http_server_drain(struct http_server *s, void (*drained)(void *ctx),
-		       void *ctx);
+void http_server_drain(struct http_server *s);
 bool http_server_is_draining(const struct http_server *s);
 void http_server_stats(const struct http_server *s, struct http_stats *ret);
 

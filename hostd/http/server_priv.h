@@ -42,8 +42,6 @@ struct http_server {
 	struct list working; /* of request_priv: handler has not answered */
 	bool is_draining;
 	bool is_closed; /* the last handler that answers frees it */
-	void (*drained)(void *ctx);
-	void *drained_ctx;
 	uint64_t id_seed, id_count;
 	struct http_stats stats;
 	struct wrong_keys wrong_keys;
@@ -149,7 +147,6 @@ void request_give_up(struct request *r, const struct err *e);
 void request_release(struct request *r);
 /* A reply was stored: resume the connection if it sleeps. */
 void request_wake(struct request *r);
-void http_server_check_drained(struct http_server *s);
 void http_server_free_if_done(struct http_server *s);
 
 /* The server ends a stream in the handler's place. */

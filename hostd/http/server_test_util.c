@@ -178,12 +178,6 @@ static void on_keys(void *ctx, int rc)
 static struct services sv;
 static struct loop_watch term;
 
-static void on_drained(void *ctx)
-{
-	(void)ctx;
-	loop_stop(sv.loop);
-}
-
 /* First byte: drain.  Second byte, or end of file: stop at once. */
 static void on_term(struct loop_watch *w, uint32_t revents)
 {
@@ -193,7 +187,7 @@ static void on_term(struct loop_watch *w, uint32_t revents)
 	if (read(w->fd, &c, 1) != 1 || http_server_is_draining(sv.http))
 		loop_stop(sv.loop);
 	else
-		http_server_drain(sv.http, on_drained, NULL);
+		http_server_drain(sv.http);
 }
 
 static void serve(int end_fd, int address_fd)

@@ -179,6 +179,48 @@ def vmm_killed():
     assert client().run(TOKEN).ok
 
 
+@case("K19: while draining a run goes on and who follows it sees its end")
+def drained():
+    d = daemon()
+    c = client()
+    key = new_key()
+    r = c.start(SLEEP, key, 0, input=4, timeout_ms=60000)
+    command = r.json["command"]
+    other = c.start(SLEEP, new_key(), 0, input=600, timeout_ms=900000)
+    for x in (command, other.json["command"]):
+        wait_until(lambda: c.command(x).json["status"] == "running", 600,
+                   "running")
+    os.kill(d.pid, signal.SIGTERM)
+    wait_until(lambda: d.get("/readyz").status == 503, 5, "it drains")
+    refused = c.start(TOKEN, new_key())
+    equal((refused.status, refused.code), (503, "service_unavailable"))
+    equal(c.cancel(other.json["command"]).json["status"], "cancelled")
+    end = c.wait(command, 30)
+    equal((end.status, end.result), ("succeeded", "slept"))
+    equal(c.logs(command), b"")
+    equal(c.sandbox(r.json["sandbox"])["reason"], None)
+    assert n_sandboxes() > 0
+    t = time.monotonic()
+    equal(d.process.wait(30), 0, "exit status")
+    assert time.monotonic() - t < 5, "it stops when nothing runs"
+    d.stop()
+    d.start()
+    again = c.start(SLEEP, key, 0, input=4, timeout_ms=60000)
+    equal((again.status, again.json["command"], again.json["result"]),
+          (200, command, "slept"))
+
+
+@case("M1: a stop right after a run takes its sandbox for destroyed, no more")
+def stopped_after():
+    d = daemon()
+    ids = [client().run(TOKEN).sandbox for _ in range(3)]
+    d.stop()
+    d.start()
+    for x in ids:
+        s = client().sandbox(x)
+        equal((s["status"], s["reason"]), ("destroyed", None))
+
+
 @case("K19: SIGTERM during a run: it is told, and ends in bounded time")
 def terminated():
     r = client().start(SLEEP, new_key(), 0, input=600, timeout_ms=900000)

@@ -7,8 +7,8 @@ static const char *const p_key[] = {"name", NULL};
 static const struct route routes[] = {
 	{HTTP_POST, "/admin/keys", "createKey", ROUTE_ADMIN,
 	 ADMIN_BODY_BYTES_MAX, p_none, admin_key_create},
-	{HTTP_GET, "/admin/keys", "listKeys", ROUTE_ADMIN, 0, p_none,
-	 admin_key_list},
+	{HTTP_GET, "/admin/keys", "listKeys", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
+	 p_none, admin_key_list},
 	{HTTP_DELETE, "/admin/keys", "revokeKey", ROUTE_ADMIN, 0, p_key,
 	 admin_key_revoke},
 	{HTTP_GET, "/admin/status", "status", ROUTE_ADMIN | ROUTE_ALWAYS, 0,

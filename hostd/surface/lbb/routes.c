@@ -17,25 +17,27 @@ static const char *const p_logs[] = {"command", "stream", "offset", "limit",
 static const char *const p_templates[] = {"name", "template", NULL};
 
 #define V1 (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
+/* What reads, or ends something, is answered while the daemon drains. */
+#define V1_END (V1 | ROUTE_ALWAYS)
 
 static const struct route routes[] = {
 	{HTTP_POST, "/v1/sandboxes", "createSandbox", V1 | ROUTE_IDEMPOTENT,
 	 LBB_RUN_BODY_BYTES_MAX, p_none, lbb_create},
-	{HTTP_GET, "/v1/sandboxes", "listSandboxes", V1, 0, p_sandboxes,
+	{HTTP_GET, "/v1/sandboxes", "listSandboxes", V1_END, 0, p_sandboxes,
 	 lbb_sandboxes},
-	{HTTP_GET, "/v1/sandboxes/get", "getSandbox", V1, 0, p_sandbox,
+	{HTTP_GET, "/v1/sandboxes/get", "getSandbox", V1_END, 0, p_sandbox,
 	 lbb_sandbox_get},
-	{HTTP_DELETE, "/v1/sandboxes", "deleteSandbox", V1, 0, p_sandbox,
+	{HTTP_DELETE, "/v1/sandboxes", "deleteSandbox", V1_END, 0, p_sandbox,
 	 lbb_sandbox_delete},
-	{HTTP_GET, "/v1/sandboxes/commands", "listCommands", V1, 0, p_commands,
-	 lbb_commands},
-	{HTTP_GET, "/v1/sandboxes/commands/get", "getCommand", V1, 0,
+	{HTTP_GET, "/v1/sandboxes/commands", "listCommands", V1_END, 0,
+	 p_commands, lbb_commands},
+	{HTTP_GET, "/v1/sandboxes/commands/get", "getCommand", V1_END, 0,
 	 p_command_get, lbb_command_get},
-	{HTTP_GET, "/v1/sandboxes/commands/logs", "readCommandLogs", V1, 0,
+	{HTTP_GET, "/v1/sandboxes/commands/logs", "readCommandLogs", V1_END, 0,
 	 p_logs, lbb_command_logs},
-	{HTTP_POST, "/v1/sandboxes/commands/cancel", "cancelCommand", V1, 1024,
-	 p_command, lbb_command_cancel},
-	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1, 0,
+	{HTTP_POST, "/v1/sandboxes/commands/cancel", "cancelCommand", V1_END,
+	 1024, p_command, lbb_command_cancel},
+	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1_END, 0,
 	 p_templates, lbb_templates},
 };
 
