@@ -25,10 +25,11 @@ static const char *const mke2fs_args[] = {
 	"-F",
 	"-O",
 	"none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,"
-	"sparse_super2,large_file,huge_file,dir_nlink,extra_isize",
+	"sparse_super2,large_file,huge_file,dir_nlink,extra_isize,quota",
 	"-E",
 	"num_backup_sb=0,assume_storage_prezeroed=1,lazy_itable_init=0,"
-	"packed_meta_blocks=1,root_owner=0:0,hash_seed=" DISK_HASH_SEED,
+	"packed_meta_blocks=1,root_owner=0:0,quotatype=usrquota,"
+	"hash_seed=" DISK_HASH_SEED,
 	"-U",
 	DISK_UUID,
 	"-G",

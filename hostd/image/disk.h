@@ -20,7 +20,7 @@
 
 #define DISK_VIRTUAL_BYTES (10ull << 30)
 /* Part of the template key: another layout, other snapshots. */
-#define DISK_FORMAT "ext4-1"
+#define DISK_FORMAT "ext4-2"
 
 /*
  * The empty file system, made in <cache>/disks when it is not there.  Worker
