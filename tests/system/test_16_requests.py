@@ -13,7 +13,7 @@ import os
 
 import hutchlib
 from hutchlib import (Daemon, call, case, client, daemon, equal, main,
-                      new_key)
+                      new_key, wait_until)
 
 hutchlib._daemon = Daemon(ram_budget_mib=1).start()
 CODE = "def run(input, config): return 1"
@@ -151,7 +151,9 @@ def env_is_wiped():
                     encode_chunked=True)
         equal(con.getresponse().status, 503)
         con.close()
-        equal(places_of(value.encode()), [], f"{size} bytes")
+        # The last request's memory is wiped when its connection is done with.
+        wait_until(lambda: not places_of(value.encode()), 5,
+                   f"{size} bytes: {places_of(value.encode())}")
         for folder, _, names in os.walk(daemon().state):
             for name in names:
                 path = os.path.join(folder, name)
@@ -262,6 +264,35 @@ def revoked():
     equal(r.status, 200)
     r = c.call("GET", "/v1/sandboxes")
     equal(told(r), (401, "unauthorized"))
+
+
+@case("a key changes its environment for the others only when told to")
+def plan_changes():
+    d = daemon()
+    first = d.client("planned")
+
+    def key(**more):
+        return d.admin("POST", "/admin/keys",
+                       dict(environment="planned", **more))
+
+    r = key(name="downgrade", plan="free")
+    equal((r.status, r.code, r.param), (400, "invalid_request", "plan"))
+    for part in ("environment planned has plan full, not free",
+                 '"change_environment": true'):
+        assert part in r.json["error"]["message"], r
+    r = key(name="off", sandboxes_enabled=False)
+    equal((r.status, r.param), (400, "sandboxes_enabled"))
+    body = {"run": {"code": "x", "limits": {"vcpus": 9}}}
+    equal(first.call("POST", "/v1/sandboxes", body, "k").code,
+          "sandbox_limits_invalid")
+    equal(key(name="same", plan="full").json["plan"], "full")
+    r = key(name="meant", plan="free", change_environment=True)
+    equal((r.status, r.json["plan"]), (201, "free"))
+    equal(first.call("POST", "/v1/sandboxes", body, "k").code,
+          "sandbox_plan_unavailable")
+    r = key(name="later")
+    equal((r.status, r.json["plan"], r.json["sandboxes_enabled"]),
+          (201, "free", True))
 
 
 @case("LBB-69 LBB-70: a free plan reads; a disabled environment is told so")
