@@ -2,7 +2,9 @@
  * API keys: create, list, revoke.
  *
  * The key itself is in the answer of its creation and nowhere else.  Plan and
- * `sandboxes_enabled` are the environment's: the newest key sets them for all.
+ * `sandboxes_enabled` are the environment's: the first key sets them, a later
+ * one has them from there.  Another value changes every key of the environment
+ * and is refused unless `change_environment` says that this is meant.
  */
 #include "../../http/auth.h"
 #include "../lbb/decode.h"
@@ -14,6 +16,7 @@
 struct key_op {
 	struct key_info info;
 	struct auth_new made;
+	bool has_plan, has_enabled, is_change;
 };
 
 static void op_free(struct key_op *op)
@@ -97,6 +100,7 @@ static int key_plan(void *ctx, const char *path, struct json_span v,
 		return err_set(e, ERR_INVALID_REQUEST, path,
 			       "plan \"%.40s\" is neither free nor full",
 			       (const char *)text.data);
+	op->has_plan = true;
 	return 0;
 }
 
@@ -105,7 +109,16 @@ static int key_enabled(void *ctx, const char *path, struct json_span v,
 {
 	struct key_op *op = ctx;
 
+	op->has_enabled = true;
 	return decode_bool(path, v, &op->info.is_enabled, e);
+}
+
+static int key_change(void *ctx, const char *path, struct json_span v,
+		      struct err *e)
+{
+	struct key_op *op = ctx;
+
+	return decode_bool(path, v, &op->is_change, e);
 }
 
 static const struct decode_field fields[] = {
@@ -113,7 +126,41 @@ static const struct decode_field fields[] = {
 	{"name", key_name},
 	{"plan", key_plan},
 	{"sandboxes_enabled", key_enabled},
+	{"change_environment", key_change},
 };
+
+/* What the environment has already, if there is one. */
+static int keep_environment(const struct auth *a, struct key_op *op,
+			    struct err *e)
+{
+	static const char advice[] =
+		"the new value would be for all its keys: leave the field out, "
+		"or send \"change_environment\": true";
+	const struct key_info *k;
+
+	for (size_t i = 0; (k = auth_key(a, i)); i++)
+		if (!strcmp(k->environment, op->info.environment))
+			break;
+	if (!k)
+		return 0;
+	if (!op->has_plan)
+		op->info.plan = k->plan;
+	if (!op->has_enabled)
+		op->info.is_enabled = k->is_enabled;
+	if (op->is_change)
+		return 0;
+	if (op->info.plan != k->plan)
+		return err_set(e, ERR_INVALID_REQUEST, "plan",
+			       "environment %s has plan %s, not %s; %s",
+			       k->environment, plan_name(k->plan),
+			       plan_name(op->info.plan), advice);
+	if (op->info.is_enabled != k->is_enabled)
+		return err_set(e, ERR_INVALID_REQUEST, "sandboxes_enabled",
+			       "environment %s has sandboxes_enabled %s; %s",
+			       k->environment, k->is_enabled ? "true" : "false",
+			       advice);
+	return 0;
+}
 
 static int decode(struct request *r, struct key_op *op, struct json_span body,
 		  struct err *e)
@@ -129,8 +176,11 @@ static int decode(struct request *r, struct key_op *op, struct json_span body,
 			       "the field name is missing");
 	if (auth_has(r->services->auth, op->info.environment, op->info.name))
 		return err_set(e, ERR_INVALID_REQUEST, "name",
-			       "environment %s has a key %s",
+			       "environment %s has a key %s; take another "
+			       "name, or revoke that one first",
 			       op->info.environment, op->info.name);
+	if (keep_environment(r->services->auth, op, e))
+		return -1;
 	if (auth_new_key(&op->made))
 		return err_set(e, ERR_INTERNAL, NULL, "no random bytes");
 	return 0;
@@ -146,8 +196,9 @@ static void on_made(void *ctx, int rc)
 	r->op = NULL;
 	if (rc == -EEXIST)
 		err_set(&e, ERR_INVALID_REQUEST, "name",
-			"environment %s has a key %s", op->info.environment,
-			op->info.name);
+			"environment %s has a key %s; take another "
+			"name, or revoke that one first",
+			op->info.environment, op->info.name);
 	else if (rc)
 		err_set(&e, ERR_INTERNAL, NULL, "cannot store the key: %s",
 			strerror(-rc));
