@@ -8,9 +8,12 @@
 #include "commands.h"
 #include "log.h"
 #include "version.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct cli cli;
 
@@ -122,17 +125,39 @@ int cli_help(const char *text, const struct opt *opts)
 	return 0;
 }
 
-int main(int argc, char **argv)
+/*
+ * A descriptor 0, 1 or 2 that is closed would be given to a socket; reading
+ * and writing must fail instead.
+ */
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			/* check-source: allow cloexec a daemon inherits it */
+			open("/dev/null",
+			     fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* What was printed is out, or the exit status says that it is not. */
+static int finish(int status)
+{
+	bool is_lost = ferror(stdout);
+
+	errno = 0;
+	if (!fflush(stdout) && !is_lost)
+		return status;
+	fprintf(stderr, "hutch: cannot write stdout%s%s\n", errno ? ": " : "",
+		errno ? strerror(errno) : "");
+	return err_info(ERR_INTERNAL)->exit_status;
+}
+
+static int run_command(int argc, char **argv)
 {
 	const struct command *command;
 	struct args a;
 	struct err e;
 	int rest;
 
-	log_init("hutch");
-	signal(SIGPIPE, SIG_IGN);
-	cli.user_lock = -1;
-	cli.api_key = getenv("HUTCH_API_KEY");
 	if (args_parse(&a, argc - 1, argv + 1, global_opts, NULL, true, &e)) {
 		fprintf(stderr, "hutch: %s\nhutch help shows how\n", e.text);
 		return CLI_EXIT_USAGE;
@@ -151,4 +176,14 @@ int main(int argc, char **argv)
 	}
 	rest = argc - (int)a.n + 1;
 	return command->fn(&cli, argc - rest, argv + rest);
+}
+
+int main(int argc, char **argv)
+{
+	log_init("hutch");
+	fill_standard_fds();
+	signal(SIGPIPE, SIG_IGN);
+	cli.user_lock = -1;
+	cli.api_key = getenv("HUTCH_API_KEY");
+	return finish(run_command(argc, argv));
 }
