@@ -8,7 +8,7 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
-	daemon.c source.c output.c progress.c run.c records.c key.c prepare.c serve.c) \
+	daemon.c source.c outcome.c output.c progress.c run.c records.c key.c prepare.c serve.c) \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson
@@ -16,8 +16,12 @@ HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson
 $(eval $(call program,hutch,$(HUTCH_SRCS),$(HUTCH_LIBS)))
 PROGRAMS += hutch
 
-UNIT_TESTS += tests/tools/args_test tests/tools/http_test
+UNIT_TESTS += tests/tools/args_test tests/tools/http_test \
+	tests/tools/outcome_test
 $(eval $(call program,tests/tools/args_test,tools/hutch/args_test.c \
 	$(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/tools/http_test,tools/hutch/http_test.c \
 	$(BASE_SRCS),-lpthread -lcmocka))
+HUTCH_CLIENT_SRCS := $(addprefix tools/hutch/,client.c http.c daemon.c)
+$(eval $(call program,tests/tools/outcome_test,tools/hutch/outcome_test.c \
+	$(HUTCH_CLIENT_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS),-lcmocka))

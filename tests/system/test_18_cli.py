@@ -70,12 +70,56 @@ def streams():
     equal((p.stdout, p.stderr), ("out\nnull\n", "err\n"))
 
 
+@case("the result is a line of its own, also after an unfinished one")
+def line():
+    f = write("open.py", "def run(i, c):\n    print('open', end='')\n"
+              "    return 1\n")
+    p = hutch("run", f, env=OWN)
+    equal((p.returncode, p.stdout), (0, "open\n1\n"), p.stderr)
+
+
+@case("output that cannot be written: exit 70, whatever the command")
+def full():
+    for argv in (["run", SUM, "--input", "[1]", "--json"],
+                 ["run", SUM, "--input", "[1]"], ["ps"], ["ps", "--json"],
+                 ["show", last["command"]], ["version"], ["help"],
+                 ["logs", last["command"]], ["run", "--help"]):
+        with open("/dev/full", "w") as out:
+            p = subprocess.run([f"{BUILD}/hutch", *argv], stdout=out,
+                               stderr=subprocess.PIPE, text=True, timeout=600,
+                               env=dict(os.environ, **OWN))
+        equal(p.returncode, 70, (argv, p.stderr))
+        assert "cannot write stdout" in p.stderr, (argv, p.stderr)
+    p = subprocess.run(f"{BUILD}/hutch ps >&-", shell=True, text=True,
+                       capture_output=True, env=dict(os.environ, **OWN))
+    equal(p.returncode, 70, p.stderr)
+
+
+@case("bytes that are not kept are said on stderr, never inside the data")
+def gap():
+    f = write("big.py", "import sys\ndef run(i, c):\n"
+              "    sys.stdout.write('a' * 100000 + 'END')\n    return 1\n")
+    kept = "a" * 98301 + "END"
+    p = hutch("run", f, "--json", env=OWN)
+    j = json.loads(p.stdout)
+    equal((j["stdout"], j["stdout_truncated"], j["stdout_omitted_bytes"],
+           j["stderr_truncated"]), (kept, True, 100003 - 98304, False))
+    p = hutch("logs", j["command"], env=OWN)
+    equal(p.stdout, kept)
+    assert "1699 bytes not kept" in p.stderr, p.stderr
+    p = hutch("logs", j["command"], "--json", env=OWN)
+    k = json.loads(p.stdout)
+    equal((k["stdout"], k["stdout_omitted_bytes"], k["stdout_omitted_at"],
+           k["eof"], p.stderr), (kept, 1699, 49152, True, ""))
+
+
 @case("the exit status is that of the code")
 def statuses():
     f = write("exit.py", "import sys\ndef run(i, c): sys.exit(i)\n")
     p = hutch("run", f, "--input", "7", env=OWN)
     equal((p.returncode, p.stdout), (7, ""))
-    assert "failed" in p.stderr and "cmd_" in p.stderr, p.stderr
+    assert "failed: exit code 7; sbx_" in p.stderr, p.stderr
+    assert "cmd_" in p.stderr, p.stderr
     f = write("raise.py", "def run(i, c): raise ValueError('no')\n")
     p = hutch("run", f, env=OWN)
     equal(p.returncode, 1)
@@ -83,8 +127,24 @@ def statuses():
     f = write("sleep.py", "import time\ndef run(i, c): time.sleep(i)\n")
     p = hutch("run", f, "--input", "60", "--timeout", "3", env=OWN)
     equal(p.returncode, 124, p.stderr)
+    assert "timed out after 3 s (--timeout)" in p.stderr, p.stderr
     f = write("kill.sh", "kill -9 $$\n")
-    equal(hutch("run", f, env=OWN).returncode, 137)
+    p = hutch("run", f, env=OWN)
+    equal(p.returncode, 137)
+    assert "killed by signal 9 (SIGKILL)" in p.stderr, p.stderr
+
+
+@case("a shell script's output is not printed again as its result")
+def shell_result():
+    f = write("json.sh", "echo '{\"sum\":3}'\n")
+    p = hutch("run", f, env=OWN)
+    equal((p.returncode, p.stdout), (0, '{"sum":3}\n'), p.stderr)
+    equal(json.loads(hutch("run", f, "--json", env=OWN).stdout)["result"],
+          {"sum": 3})
+    f = write("text.sh", "echo plain text\n")
+    equal(hutch("run", f, env=OWN).stdout, "plain text\n")
+    f = write("own.sh", "echo text; echo '[1]' >\"$RUN_RESULT\"\n")
+    equal(hutch("run", f, env=OWN).stdout, "text\n[1]\n")
 
 
 @case("standard input as code; a shell run; env")

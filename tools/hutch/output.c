@@ -17,13 +17,36 @@ void pump_init(struct pump *p, const char *stream, int fd)
 void pump_finish(struct pump *p)
 {
 	bytes_finish(&p->kept);
+	bytes_finish(&p->first);
 }
 
 static int put(struct pump *p, const void *data, size_t len)
 {
+	size_t room = PUMP_FIRST_BYTES - p->first.len;
+
+	if (!len)
+		return 0;
+	p->last_byte = ((const char *)data)[len - 1];
+	if (p->fd < 0)
+		return bytes_append(&p->kept, data, len);
+	if (bytes_append(&p->first, data, len < room ? len : room))
+		return -1;
+	return fd_write_all(p->fd, data, len);
+}
+
+/* The daemon has no bytes between `end` and `at`. */
+static void skip(struct pump *p, uint64_t at)
+{
+	if (at <= p->end)
+		return;
+	p->omitted += at - p->end;
+	p->omitted_at = p->end;
 	if (p->fd >= 0)
-		return fd_write_all(p->fd, data, len);
-	return bytes_append(&p->kept, data, len);
+		fprintf(stderr,
+			"hutch: %s: %llu bytes not kept after the first %llu\n",
+			p->stream, (unsigned long long)(at - p->end),
+			(unsigned long long)p->end);
+	p->end = at;
 }
 
 static int base64_value(uint8_t c)
@@ -72,21 +95,56 @@ static int take(struct pump *p, const struct answer *a, struct err *e)
 	answer_text(a->root, "encoding", text, sizeof(text), "utf8");
 	if (!strcmp(text, "base64") && base64_decode(&data))
 		return err_set(e, ERR_INTERNAL, NULL, "logs: bad base64");
-	if (at > p->offset) {
-		int n = snprintf(text, sizeof(text),
-				 "\n[hutch: %llu bytes not kept]\n",
-				 (unsigned long long)(at - p->offset));
-
-		p->is_truncated = true;
-		put(p, text, (size_t)n);
-	}
+	skip(p, at);
 	if (put(p, data.data, data.len))
 		return err_set(e, ERR_INTERNAL, NULL, "cannot write %s",
 			       p->stream);
-	p->offset = (uint64_t)answer_int(a->root, "next_offset",
-					 (int64_t)(at + data.len));
+	p->end = at + data.len;
+	p->offset =
+		(uint64_t)answer_int(a->root, "next_offset", (int64_t)p->end);
 	p->is_eof = answer_bool(a->root, "eof");
+	if (p->is_eof)
+		skip(p, (uint64_t)answer_int(a->root, "total_bytes",
+					     (int64_t)p->end));
 	return 0;
+}
+
+bool pump_ends_in_line(const struct pump *p)
+{
+	return !p->end || p->last_byte == '\n';
+}
+
+static bool is_space(uint8_t c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+bool pump_wrote_only(const struct pump *p, const void *data, size_t len)
+{
+	const uint8_t *from = p->first.data, *to = from + p->first.len;
+
+	if (!len || p->end != p->first.len)
+		return false;
+	while (from < to && is_space(*from))
+		from++;
+	while (to > from && is_space(to[-1]))
+		to--;
+	return (size_t)(to - from) == len && !memcmp(from, data, len);
+}
+
+void pump_json(const struct pump *p, struct json_out *j)
+{
+	char name[48];
+
+	json_out_text(j, p->stream, p->kept.data, p->kept.len);
+	snprintf(name, sizeof(name), "%s_truncated", p->stream);
+	json_out_bool(j, name, p->omitted > 0);
+	if (!p->omitted)
+		return;
+	snprintf(name, sizeof(name), "%s_omitted_bytes", p->stream);
+	json_out_u64(j, name, p->omitted);
+	snprintf(name, sizeof(name), "%s_omitted_at", p->stream);
+	json_out_u64(j, name, p->omitted_at);
 }
 
 int pump_read(struct cli *c, struct pump *p, const char *command, struct err *e)

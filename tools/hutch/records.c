@@ -194,7 +194,10 @@ static const char logs_help[] =
 	"Prints what a command wrote: its standard output on standard "
 	"output, its\n"
 	"standard error on standard error.  A one-call sandbox stands for "
-	"its command.\n\n"
+	"its command.\n"
+	"--json: one object with both as strings, when it is complete.  Bytes "
+	"that the\n"
+	"daemon did not keep are said on standard error.\n\n"
 	"  hutch logs cmd_...\n"
 	"  hutch logs cmd_... --follow\n"
 	"  hutch logs cmd_... --stream stderr\n";
@@ -236,6 +239,25 @@ static int read_logs(struct cli *c, const char *command, bool is_follow,
 	}
 }
 
+static void print_logs(const char *command, const struct pump *pumps)
+{
+	struct json_out j = {0};
+	bool is_over = true;
+
+	json_out_begin(&j, NULL, '{');
+	json_out_str(&j, "command", command);
+	for (int i = 0; i < 2; i++) {
+		if (!pumps[i].stream)
+			continue;
+		pump_json(&pumps[i], &j);
+		is_over = is_over && pumps[i].is_eof;
+	}
+	json_out_bool(&j, "eof", is_over);
+	json_out_end(&j, '}');
+	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
+	json_out_finish(&j);
+}
+
 int cmd_logs(struct cli *c, int argc, char **argv)
 {
 	struct pump pumps[2] = {{0}, {0}};
@@ -265,9 +287,9 @@ int cmd_logs(struct cli *c, int argc, char **argv)
 		return cli_usage("logs", &e);
 	}
 	if (!stream || !strcmp(stream, "stdout"))
-		pump_init(&pumps[0], "stdout", STDOUT_FILENO);
+		pump_init(&pumps[0], "stdout", c->is_json ? -1 : STDOUT_FILENO);
 	if (!stream || !strcmp(stream, "stderr"))
-		pump_init(&pumps[1], "stderr", STDERR_FILENO);
+		pump_init(&pumps[1], "stderr", c->is_json ? -1 : STDERR_FILENO);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))
 		return cli_fail(c, &e);
 	rc = find_command(c, args.rest[0], command, sizeof(command), &e);
@@ -275,7 +297,11 @@ int cmd_logs(struct cli *c, int argc, char **argv)
 		rc = read_logs(c, command, is_follow, pumps, &e);
 	if (rc)
 		rc = cli_fail(c, &e);
+	else if (c->is_json)
+		print_logs(command, pumps);
 	cli_close(c);
+	pump_finish(&pumps[0]);
+	pump_finish(&pumps[1]);
 	return rc;
 }
 

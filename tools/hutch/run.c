@@ -8,6 +8,7 @@
  * and still prints what came of it; a second one ends hutch.
  */
 #include "commands.h"
+#include "outcome.h"
 #include "output.h"
 #include "progress.h"
 #include "source.h"
@@ -20,12 +21,6 @@
 #define FIRST_WAIT_MS 1000
 #define NEXT_WAIT_MS  "1000"
 #define ID_MAX	      64
-
-/* Exit statuses for ends that are no exit code of the program. */
-#define EXIT_TIMED_OUT 124 /* as timeout(1) */
-#define EXIT_CANCELLED 130 /* as after Ctrl-C */
-#define EXIT_SIGNAL    128
-#define EXIT_LOST      75 /* nobody knows: try again */
 
 struct run {
 	struct cli *c;
@@ -42,9 +37,11 @@ static const char help[] =
 	"\n"
 	"Runs the code in a fresh microVM, prints what it wrote and, as the "
 	"last line,\n"
-	"its result as JSON.  The exit status is that of the code (124 timed "
-	"out, 130\n"
-	"cancelled, 128+N signal N, 75 lost; 64 and up: refused).\n"
+	"its result as JSON; a shell script's only when it is not what it "
+	"wrote, and not\n"
+	"null.  The exit status is that of the code (124 timed out, 130 "
+	"cancelled, 128+N\n"
+	"signal N, 75 not started or lost; 64 to 78: refused).\n"
 	"\n"
 	"Python and node code defines run(input, config); a shell script reads "
 	"its input\n"
@@ -176,24 +173,6 @@ static int start(struct run *r, const struct bytes *body, struct err *e)
 	return follow(r, e);
 }
 
-static int exit_status(const struct run *r)
-{
-	int64_t code = answer_int(r->last.root, "exit_code", -1);
-	int64_t sig = answer_int(r->last.root, "signal", 0);
-
-	if (!strcmp(r->status, "succeeded"))
-		return 0;
-	if (!strcmp(r->status, "timed_out"))
-		return EXIT_TIMED_OUT;
-	if (!strcmp(r->status, "cancelled"))
-		return EXIT_CANCELLED;
-	if (!strcmp(r->status, "lost"))
-		return EXIT_LOST;
-	if (sig > 0 && sig < 65)
-		return EXIT_SIGNAL + (int)sig;
-	return code > 0 && code < 256 ? (int)code : 1;
-}
-
 static void print_json(struct run *r)
 {
 	static const char *const copied[] = {
@@ -212,31 +191,45 @@ static void print_json(struct run *r)
 	json_out_str(&j, "sandbox", r->sandbox);
 	json_out_str(&j, "command", r->command);
 	json_out_str(&j, "idempotency_key", r->key);
-	json_out_text(&j, "stdout", r->out.kept.data, r->out.kept.len);
-	json_out_text(&j, "stderr", r->err.kept.data, r->err.kept.len);
-	json_out_bool(&j, "truncated",
-		      r->out.is_truncated || r->err.is_truncated);
+	pump_json(&r->out, &j);
+	pump_json(&r->err, &j);
+	json_out_bool(&j, "truncated", r->out.omitted || r->err.omitted);
 	json_out_end(&j, '}');
 	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
 	json_out_finish(&j);
 }
 
+/*
+ * A shell script's result is its output when it leaves none of its own: then
+ * it is on standard output already, or there is none.
+ */
+static bool is_result_shown(const struct run *r, struct json_span v)
+{
+	if (!source_is_shell(&r->source))
+		return false;
+	return json_kind_of(v) == JSON_KIND_NULL ||
+	       pump_wrote_only(&r->out, v.at, v.len);
+}
+
 static void print_end(const struct run *r)
 {
-	char reason[300];
+	bool is_good = !strcmp(r->status, "succeeded");
+	char text[400];
 	struct json_span v;
 
-	if (json_at(r->last.root, "result", &v) &&
-	    !strcmp(r->status, "succeeded"))
-		printf("%.*s\n", (int)v.len, v.at);
+	if (is_good && json_at(r->last.root, "result", &v) &&
+	    !is_result_shown(r, v))
+		printf("%s%.*s\n", pump_ends_in_line(&r->out) ? "" : "\n",
+		       (int)v.len, v.at);
 	fflush(stdout);
-	if (!strcmp(r->status, "succeeded") && !r->progress.is_tty)
+	if (is_good && !r->progress.is_tty)
 		return;
-	answer_text(r->last.root, "message", reason, sizeof(reason), "");
-	if (!reason[0])
-		answer_text(r->last.root, "reason", reason, sizeof(reason), "");
-	fprintf(stderr, "hutch: %s%s%s; %s %s\n", r->status,
-		reason[0] ? ": " : "", reason, r->sandbox, r->command);
+	outcome_text(r->last.root, text, sizeof(text));
+	fprintf(stderr, "hutch: %s; %s %s\n", text, r->sandbox, r->command);
+	if (outcome_is_not_started(r->last.root))
+		fputs("hutch: run `hutch doctor` to see what this host "
+		      "lacks\n",
+		      stderr);
 }
 
 static int make_key(struct run *r, struct err *e)
@@ -276,7 +269,7 @@ static int run(struct run *r)
 			print_json(r);
 		else
 			print_end(r);
-		status = exit_status(r);
+		status = outcome_exit_status(r->last.root);
 	}
 	cli_close(r->c);
 	answer_finish(&r->last);

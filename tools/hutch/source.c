@@ -69,6 +69,15 @@ static const char *template_of(const char *file)
 	return NULL;
 }
 
+bool source_is_shell(const struct source *s)
+{
+	const char *name = s->template_name;
+
+	if (!name)
+		name = template_of(s->file);
+	return name && !strcmp(name, "lbb/shell");
+}
+
 static int add_code(const struct source *s, struct json_out *j, struct err *e)
 {
 	_cleanup_bytes_ struct bytes code = {0};

@@ -19,4 +19,6 @@ struct source {
 int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 		struct err *e);
 
+bool source_is_shell(const struct source *s);
+
 #endif

@@ -1,0 +1,25 @@
+/*
+ * How a command ended, in words and as an exit status.
+ *
+ * `root` is a command's record or a run's answer: both have status, reason,
+ * message, exit_code, signal and timeout_ms.
+ */
+#ifndef HUTCH_CLI_OUTCOME_H
+#define HUTCH_CLI_OUTCOME_H
+
+#include "client.h"
+
+/* Exit statuses for ends that are no exit code of the program. */
+#define EXIT_TIMED_OUT	 124 /* as timeout(1) */
+#define EXIT_CANCELLED	 130 /* as after Ctrl-C */
+#define EXIT_SIGNAL	 128
+#define EXIT_NOT_STARTED 75 /* no code ran: try again */
+#define EXIT_LOST	 75 /* nobody knows: try again */
+
+/* "failed: exit code 7", "timed out after 3 s (--timeout)" ... */
+void outcome_text(struct json_span root, char *dst, size_t cap);
+int outcome_exit_status(struct json_span root);
+/* No code ran, because the host or the VM could not be made ready. */
+bool outcome_is_not_started(struct json_span root);
+
+#endif
