@@ -1,5 +1,6 @@
 /* Configuration; see config.h. */
 #include "config.h"
+#include "http/listen.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -193,6 +194,17 @@ static int check_node(const char *node, const char *where, struct err *e)
 		       where, node);
 }
 
+/* What the listener would say when the state folder is made already. */
+static int check_listen(const char *listen, const char *where, struct err *e)
+{
+	struct err why;
+
+	if (!strcmp(listen, "none") || !listen_check(listen, &why))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, "listen", "%s: %s", where,
+		       why.text);
+}
+
 static int set(struct config *c, const struct setting *s, const char *value,
 	       const char *where, struct err *e)
 {
@@ -208,6 +220,9 @@ static int set(struct config *c, const struct setting *s, const char *value,
 	if (s->off == offsetof(struct config, node) &&
 	    check_node(value, where, e))
 		return -1;
+	if (s->off == offsetof(struct config, listen) &&
+	    check_listen(value, where, e))
+		return -1;
 	return set_text(c, s, value, where, e);
 }
 
@@ -219,6 +234,17 @@ int config_set(struct config *c, const char *key, const char *value,
 			return set(c, &settings[i], value, where, e);
 	return err_set(e, ERR_INVALID_REQUEST, NULL, "%s: unknown key \"%s\"",
 		       where, key);
+}
+
+/* A comment behind a value: '#' after white space. */
+static void cut_comment(char *s)
+{
+	for (char *p = s; (p = strchr(p, '#')); p++) {
+		if (p > s && !strchr(" \t", p[-1]))
+			continue;
+		*p = 0;
+		return;
+	}
 }
 
 /* Cuts white space at both ends, in place. */
@@ -246,6 +272,7 @@ static int read_line(struct config *c, char *line, const char *where,
 			       "%s: expected key = value, found \"%s\"", where,
 			       key);
 	*eq = 0;
+	cut_comment(eq + 1);
 	return config_set(c, trim(key), trim(eq + 1), where, e);
 }
 

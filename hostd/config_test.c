@@ -41,7 +41,9 @@ static void test_file(void **state)
 	assert_int_equal(read_text(&c,
 				   "# comment\n\n"
 				   "  listen =  0.0.0.0:80  \r\n"
-				   "graph_places=7\n"
+				   "graph_places=7 # of ten\n"
+				   "images_dir = /a#b\t# kept: no space\n"
+				   "public_url = # none\n"
 				   "confine = no\n"
 				   "node = ab12\n"
 				   "log_level = debug",
@@ -49,6 +51,8 @@ static void test_file(void **state)
 			 0);
 	assert_string_equal(c.listen, "0.0.0.0:80");
 	assert_int_equal(c.graph_places, 7);
+	assert_string_equal(c.images_dir, "/a#b");
+	assert_string_equal(c.public_url, "");
 	assert_int_equal(c.environment_places, 10);
 	assert_false(c.is_confined);
 	assert_true(c.is_metrics_open);
@@ -75,6 +79,13 @@ static void test_refuses(void **state)
 		{"log_level = loud", "error warn info debug"},
 		{"log_level = error warn", "error warn info debug"},
 		{"= 1", "unknown key \"\""},
+		{"\nlisten = localhost:80",
+		 "line 2: listen = \"localhost:80\""},
+		{"listen =", "line 1: listen = \"\": must be ADDRESS:PORT"},
+		{"listen = 127.0.0.1", "must be ADDRESS:PORT"},
+		{"listen = 127.0.0.1:65536", "must be ADDRESS:PORT"},
+		{"listen = 127.0.0.1: 80", "must be ADDRESS:PORT"},
+		{"listen = [::1:80", "must be ADDRESS:PORT"},
 	};
 
 	(void)state;

@@ -32,7 +32,7 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 	hostd/http/canon.c hostd/http/query.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
-	$(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
+	hostd/http/listen.c $(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
 http_test_srcs := hostd/http/server_test_util.c $(HTTP_SRCS) \
 	$(subst clock.c,clock_movable.c,$(LOOP_SRCS)) $(BASE_SRCS)
 UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test

@@ -34,8 +34,8 @@ static void lower_oom_score(void)
 		open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, OOM_SCORE_ADJ, strlen(OOM_SCORE_ADJ)) < 0)
-		log_info("cannot set oom_score_adj %s: %s", OOM_SCORE_ADJ,
-			 strerror(errno));
+		log_debug("cannot set oom_score_adj %s: %s", OOM_SCORE_ADJ,
+			  strerror(errno)); /* usual in a container */
 }
 
 /* The limit alone would not stop a core_pattern that is a pipe. */

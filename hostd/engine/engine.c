@@ -2,6 +2,7 @@
 #include "../clock.h"
 #include "engine_priv.h"
 #include "fd.h"
+#include "log.h"
 #include "state.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -53,6 +54,12 @@ static int configure(struct engine *e, const struct engine_config *cfg,
 	e->environment_places = cfg->environment_places;
 	e->ram_budget_bytes =
 		cfg->ram_budget_bytes ? cfg->ram_budget_bytes : ram / 4 * 3;
+	if (e->ram_budget_bytes > ram)
+		log_warn("ram_budget_mib = %llu is more than the %llu MiB of "
+			 "this host: VMs that use it all are killed; 0 takes "
+			 "three quarters of the host",
+			 (unsigned long long)e->ram_budget_bytes >> 20,
+			 (unsigned long long)ram >> 20);
 	e->disk_reserve_bytes = cfg->disk_reserve_bytes;
 	e->state_dir = strdup(cfg->state_dir);
 	return e->state_dir ? 0 : err_set(err, ERR_INTERNAL, NULL, "no memory");

@@ -35,10 +35,10 @@ static int parse(const char *where, union address *ret, socklen_t *ret_len,
 	size_t len = colon ? (size_t)(colon - where) : 0;
 	unsigned long port;
 
-	if (!len || len >= sizeof(host) || !colon[1])
+	if (!len || len >= sizeof(host) || colon[1] < '0' || colon[1] > '9')
 		return bad(where, e);
 	port = strtoul(colon + 1, &end, 10);
-	if (*end || port > 65535 || colon[1] == '-' || colon[1] == '+')
+	if (*end || port > 65535)
 		return bad(where, e);
 	memset(ret, 0, sizeof(*ret));
 	if (where[0] == '[' && where[len - 1] == ']') {
@@ -58,6 +58,14 @@ static int parse(const char *where, union address *ret, socklen_t *ret_len,
 	*ret_len = sizeof(ret->v4);
 	return inet_pton(AF_INET, host, &ret->v4.sin_addr) == 1 ? 0
 								: bad(where, e);
+}
+
+int listen_check(const char *where, struct err *e)
+{
+	union address a;
+	socklen_t len;
+
+	return parse(where, &a, &len, e);
 }
 
 static bool is_loopback(const union address *a)
