@@ -171,11 +171,24 @@ const void *q_blob_at(const struct query *q, int col, size_t *ret_len)
 
 /* ---- opening ----------------------------------------------------------- */
 
+#define DAMAGED                                                                \
+	"; put a backup in its place, or move all hutch.db* files away to "    \
+	"begin without records"
+
+const char *db_advice(const struct db *db)
+{
+	int rc = db->h ? sqlite3_errcode(db->h) & 0xff : SQLITE_NOMEM;
+
+	return rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB ? DAMAGED : "";
+}
+
 static int tell(struct db *db, struct err *e, const char *what)
 {
 	return err_set(e, ERR_INTERNAL, NULL,
-		       "the database %s: %s: %s; nothing was changed", db->path,
-		       what, db->h ? sqlite3_errmsg(db->h) : "no memory");
+		       "the database %s: %s: %s; nothing was changed%s",
+		       db->path, what,
+		       db->h ? sqlite3_errmsg(db->h) : "no memory",
+		       db_advice(db));
 }
 
 /* Run a pragma that answers one value and compare it. */
@@ -198,8 +211,9 @@ static int set_and_check(struct db *db, const char *sql, const char *want,
 	if (strcmp(got, want))
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "the database %s: \"%s\" gave \"%s\", not "
-			       "\"%s\"",
-			       db->path, sql, got, want);
+			       "\"%s\"%s",
+			       db->path, sql, got, want,
+			       strcmp(want, "ok") ? "" : DAMAGED);
 	return 0;
 }
 

@@ -86,6 +86,8 @@ int db_files_lock(struct db *db, const char *dir, struct err *e);
 /* *ret_is_new: there is no database and nothing of one. */
 int db_files_check(struct db *db, bool *ret_is_new, struct err *e);
 int db_files_mark(struct db *db, struct err *e);
+/* What to do about the last error, for the end of a message; may be "". */
+const char *db_advice(const struct db *db);
 void db_files_finish(struct db *db, bool is_clean);
 
 #endif

@@ -158,8 +158,8 @@ int db_identify(struct db *db, struct err *e)
 	if (version < 0 || id < 0 || tables < 0)
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "the database %s cannot be read: %s; nothing "
-			       "was changed",
-			       db->path, sqlite3_errmsg(db->h));
+			       "was changed%s",
+			       db->path, sqlite3_errmsg(db->h), db_advice(db));
 	if (id != DB_APPLICATION_ID && (id || version || tables))
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "%s is the database of another program "

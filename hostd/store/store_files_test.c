@@ -151,6 +151,7 @@ static void damaged_pages_are_refused(void **state)
 				 sizeof(junk));
 	close(fd);
 	assert_refused(DB_FILE, "nothing was changed");
+	assert_refused(DB_FILE, "put a backup in its place");
 }
 
 /* The folder of a daemon that was killed: as it lay there. */
