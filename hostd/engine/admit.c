@@ -75,16 +75,16 @@ int admit(struct engine *e, struct run *r, struct err *err)
 	vm_spec_cost(&r->spec, &r->ram_bytes, &r->disk_bytes);
 	if (h.graph >= e->graph_places) {
 		err_set(err, ERR_LIMIT_REACHED, NULL,
-			"The graph holds %u sandboxes, its limit; stop or "
-			"delete one, or wait.",
-			h.graph);
+			"The graph %s holds %u sandboxes, its limit: wait "
+			"until one ends, or delete one.",
+			r->sbx.graph, h.graph);
 		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
 	}
 	if (h.environment >= e->environment_places) {
 		err_set(err, ERR_LIMIT_REACHED, NULL,
-			"The environment holds %u sandboxes, its limit; stop "
-			"or delete one, or wait.",
-			h.environment);
+			"The environment %s holds %u sandboxes, its limit: "
+			"wait until one ends, or delete one.",
+			r->sbx.environment, h.environment);
 		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
 	}
 	if (r->ram_bytes > e->ram_budget_bytes ||

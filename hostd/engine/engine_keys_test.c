@@ -121,6 +121,8 @@ static void another_request_conflicts(void **state)
 		call_run(&bad, "k", &other, 0);
 		call_wait(&bad);
 		assert_int_equal(bad.err.code, ERR_KEY_CONFLICT);
+		assert_non_null(strstr(bad.err.text, "The key \"k\" was used"));
+		assert_non_null(strstr(bad.err.text, "use another key"));
 		call_finish(&bad);
 		env_settle();
 		if (i == 0) {
@@ -188,6 +190,7 @@ static void places_of_a_graph(void **state)
 	assert_int_equal(hold(6, "main"), 5);
 	assert_int_equal(held[5].err.code, ERR_LIMIT_REACHED);
 	assert_int_equal(held[5].err.retry_after_s, ENGINE_RETRY_PLACES_S);
+	assert_non_null(strstr(held[5].err.text, "graph main holds 5 "));
 	/* A key that is known answers although all is full. */
 	call_run(&again, "main0", NULL, 0);
 	call_wait(&again);

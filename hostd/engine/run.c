@@ -285,6 +285,14 @@ static void on_found_read(void *ctx, int rc, struct sandbox_rec *sbx,
 	engine_op_end(e);
 }
 
+static void key_conflict(struct err *err, const char *key, const char *graph)
+{
+	err_set(err, ERR_KEY_CONFLICT, "Idempotency-Key",
+		"The key \"%.128s\" was used with another request in graph %s: "
+		"send the same request, or use another key.",
+		key, graph);
+}
+
 /* The key is in the database: its records are the answer. */
 static void answer_found(struct run *r, const struct store_found *f)
 {
@@ -293,7 +301,7 @@ static void answer_found(struct run *r, const struct store_found *f)
 
 	r->holds_place = false;
 	if (!f->is_same_request) {
-		err_set(&err, ERR_KEY_CONFLICT, NULL, NULL);
+		key_conflict(&err, r->key, r->sbx.graph);
 		give_up(r, &err);
 		return;
 	}
@@ -450,7 +458,7 @@ int engine_run(struct engine *e, const struct caller *who,
 	if (!r) {
 		take_up(e, who, spec, &limits, timeout_ms, w);
 	} else if (memcmp(r->request_hash, spec->request_hash, HASH_BYTES)) {
-		err_set(&err, ERR_KEY_CONFLICT, NULL, NULL);
+		key_conflict(&err, spec->key, who->graph);
 		waiter_refuse(w, &err);
 	} else {
 		waiter_join(w, r, WAIT_COMMAND_END, spec->wait_ms);

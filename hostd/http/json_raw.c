@@ -201,8 +201,10 @@ static int push(struct scan *s)
 {
 	if (s->depth == s->depth_max)
 		return err_set(s->e, ERR_INVALID_JSON, NULL,
-			       "JSON, byte %zu: nested deeper than %u",
-			       (size_t)(s->p - s->start), s->depth_max);
+			       "JSON, byte %zu: nested deeper than %u in all; "
+			       "a value of yours may have %d levels",
+			       (size_t)(s->p - s->start), s->depth_max,
+			       JSON_USER_DEPTH_MAX);
 	s->names_base[s->depth] = (uint32_t)s->n_names;
 	s->open[s->depth++] = *s->p++;
 	skip_space(s);

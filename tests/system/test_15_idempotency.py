@@ -62,6 +62,7 @@ def conflict():
     r = client().run(TOKEN, key)
     other = client().start(TOKEN + "\n", key)
     equal((other.status, other.code), (409, "idempotency_conflict"))
+    assert f'The key "{key}" was used' in other.json["error"]["message"], other
     other = client().start(TOKEN, key, input=1)
     equal((other.status, other.code), (409, "idempotency_conflict"))
     equal(client().start(TOKEN, key, 500).json["result"], r.result)

@@ -304,6 +304,19 @@ def plans():
         equal(r.json["error"].get("retryable", False), False)
 
 
+@case("a record that is not there is named, with its graph")
+def named():
+    for path, query, what in (
+            ("", dict(sandbox="sbx_abc"), "sandbox sbx_abc"),
+            ("/get", dict(sandbox="cmd_abc"), "sandbox cmd_abc"),
+            ("/commands/get", dict(command="cmd_abc"), "command cmd_abc"),
+            ("/commands/logs", dict(command="cmd_abc"), "command cmd_abc")):
+        r = client().call("GET", "/v1/sandboxes" + path, query=query)
+        equal(r.status, 404)
+        equal(r.json["error"]["message"],
+              f"There is no {what} in graph main of environment test.")
+
+
 @case("LBB-3 K13: graphs and ids of every form never reach a path")
 def ids():
     c = client()

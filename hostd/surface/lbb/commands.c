@@ -11,7 +11,7 @@ static void on_command(void *ctx, const struct err *e,
 	(void)s;
 	r->abandon = NULL;
 	if (e) {
-		reply_err(r, e);
+		lbb_reply_err(r, e);
 		return;
 	}
 	lbb_put_command(&j, c, true);
@@ -71,7 +71,7 @@ static void on_commands(void *ctx, const struct err *e,
 	struct json_out j = {0};
 
 	if (e) {
-		reply_err(r, e);
+		lbb_reply_err(r, e);
 		return;
 	}
 	lbb_list_begin(&j);

@@ -71,6 +71,8 @@ void lbb_list_end(struct json_out *j, bool has_more, const char *cursor);
 int lbb_id(struct request *r, const char *param, const char *prefix,
 	   enum err_code missing, const char **ret);
 int lbb_page(struct request *r, struct store_page *ret);
+/* reply_err; a record that is not there is named, with where it was sought. */
+void lbb_reply_err(struct request *r, const struct err *e);
 
 /* The engine said no (rc < 0) without a callback. */
 void lbb_engine_failed(struct request *r, int rc);

@@ -52,7 +52,7 @@ static void on_logs(void *ctx, const struct err *e, const struct log_slice *s)
 	struct json_out j = {0};
 
 	if (e) {
-		reply_err(r, e);
+		lbb_reply_err(r, e);
 		return;
 	}
 	json_out_begin(&j, NULL, '{');

@@ -6,6 +6,7 @@
  * until it is answered.
  */
 #include "../../http/canon.h"
+#include "../../http/json_str.h"
 #include "decode.h"
 #include "lbb.h"
 #include <errno.h>
@@ -189,10 +190,14 @@ static int env_add(struct run_op *op, const char *path,
 		   const struct json_member *m, struct err *e)
 {
 	_cleanup_secret_ struct bytes name = {0}, value = {0};
+	char shown[ENV_NAME_BYTES_MAX + 8], one[sizeof(shown) + 16];
 
-	if (decode_string(path, m->name, &name, e) ||
+	json_str_print(shown, sizeof(shown), (const uint8_t *)m->name.at);
+	snprintf(one, sizeof(one), "%s.%.*s", path, (int)strlen(shown) - 2,
+		 shown + 1);
+	if (decode_string(one, m->name, &name, e) ||
 	    env_name(path, (const char *)name.data, name.len, e) ||
-	    decode_string(path, m->value, &value, e)) {
+	    decode_string(one, m->value, &value, e)) {
 		e->code = e->code == ERR_INTERNAL ? ERR_INTERNAL
 						  : ERR_ENV_INVALID;
 		return -1;

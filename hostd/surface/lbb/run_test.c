@@ -335,29 +335,37 @@ static void test_depth(void **state)
 
 static void test_env(void **state)
 {
-	static const char *const bad[] = {
-		"\"env\":{\"LBB_X\":\"\"}",
-		"\"env\":{\"1A\":\"\"}",
-		"\"env\":{\"\":\"\"}",
-		"\"env\":{\"A-B\":\"\"}",
-		"\"env\":{\"A=B\":\"\"}",
-		"\"env\":{\"\\u00e9\":\"\"}",
-		"\"env\":{\"A\":1}",
-		"\"env\":{\"A\":null}",
-		"\"env\":{\"A\":\"\\u0000\"}",
-		"\"env\":{\"A\\u0000\":\"\"}",
-		"\"env\":[\"A=B\"]",
-		"\"env\":{\"A\":\"\\udc00\"}",
-		"\"env\":\"A=B\"",
+	static const struct {
+		const char *field, *param, *text;
+	} bad[] = {
+		{"{\"LBB_X\":\"\"}", "run.env", "LBB_X"},
+		{"{\"1A\":\"\"}", "run.env", "\"1A\""},
+		{"{\"\":\"\"}", "run.env", "\"\""},
+		{"{\"A-B\":\"\"}", "run.env", "\"A-B\""},
+		{"{\"A=B\":\"\"}", "run.env", "\"A=B\""},
+		{"{\"\\u00e9\":\"\"}", "run.env", "is not [A-Za-z_]"},
+		{"{\"A\":1}", "run.env.A", "run.env.A is a number"},
+		{"{\"A\":null}", "run.env.A", "run.env.A is null"},
+		{"{\"A\":\"\\u0000\"}", "run.env.A", "run.env.A has a NUL"},
+		{"{\"A\\u0000\":\"\"}", "run.env.A\\u0000", "has a NUL"},
+		{"[\"A=B\"]", "run.env", "must be an object"},
+		{"{\"B\":\"\\udc00\"}", "run.env.B", "run.env.B has a lone"},
+		{"\"A=B\"", "run.env", "must be an object"},
 	};
+	char field[128];
 	struct bytes b = {0};
 	char *body;
 
 	(void)state;
 	accepts(with("\"env\":{}"));
 	accepts(with("\"env\":{\"_\":\"\",\"LBBX\":\"1\",\"lbb_\":\"2\"}"));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		refuses(with(bad[i]), ERR_ENV_INVALID, "run.env");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(field, sizeof(field), "\"env\":%s", bad[i].field);
+		refuses(with(field), ERR_ENV_INVALID, bad[i].param);
+		if (!strstr(got.text, bad[i].text))
+			fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].field,
+				 got.text, bad[i].text);
+	}
 	bytes_printf(&b, "{\"run\":{\"code\":\"x\",\"env\":{\"A0\":\"\"");
 	for (int i = 1; i < ENGINE_ENV_NAMES_MAX; i++)
 		bytes_printf(&b, ",\"A%d\":\"\"", i);

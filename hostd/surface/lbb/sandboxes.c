@@ -1,6 +1,25 @@
 /* Sandboxes: list, retrieve, delete; and what all of the surface shares. */
 #include "lbb.h"
+#include "log.h"
 #include <errno.h>
+
+void lbb_reply_err(struct request *r, const struct err *e)
+{
+	const char *what = e->code == ERR_COMMAND_NOT_FOUND   ? "command"
+			   : e->code == ERR_SANDBOX_NOT_FOUND ? "sandbox"
+							      : NULL;
+	const char *id = what ? query_get(&r->query, what) : NULL;
+	struct err named;
+
+	if (!id) {
+		reply_err(r, e);
+		return;
+	}
+	err_set(&named, e->code, what,
+		"There is no %s %.64s in graph %s of environment %s.", what,
+		log_text(id, strlen(id)).s, r->graph, r->environment);
+	reply_err(r, &named);
+}
 
 int lbb_id(struct request *r, const char *param, const char *prefix,
 	   enum err_code missing, const char **ret)
@@ -20,7 +39,7 @@ int lbb_id(struct request *r, const char *param, const char *prefix,
 	} else {
 		return 0;
 	}
-	reply_err(r, &e);
+	lbb_reply_err(r, &e);
 	return -1;
 }
 
@@ -67,7 +86,7 @@ static void on_sandbox(void *ctx, const struct err *e,
 	struct json_out j = {0};
 
 	if (e) {
-		reply_err(r, e);
+		lbb_reply_err(r, e);
 		return;
 	}
 	lbb_put_sandbox(&j, s);
@@ -107,7 +126,7 @@ static void on_sandboxes(void *ctx, const struct err *e,
 	struct json_out j = {0};
 
 	if (e) {
-		reply_err(r, e);
+		lbb_reply_err(r, e);
 		return;
 	}
 	lbb_list_begin(&j);
