@@ -74,6 +74,14 @@ void doctor_folders(struct doctor *d)
 	say_space(d, "cache", cfg.cache_dir, CACHE_MIB_GOOD);
 }
 
+/* What to do about an image that cannot be used. */
+static const char *advice_on(const char *path)
+{
+	if (access(path, R_OK) && errno == EACCES)
+		return "run as root, or let this user read the images' folder";
+	return "make images";
+}
+
 /* Reads every image: some hundred MiB. */
 void doctor_images(struct doctor *d)
 {
@@ -85,8 +93,8 @@ void doctor_images(struct doctor *d)
 	if (load_config(&cfg, &e))
 		return; /* said by doctor_folders */
 	if (images_load(&im, cfg.images_dir, &e)) {
-		doctor_say(d, DOCTOR_FAIL, "images", "make images", "%s",
-			   e.text);
+		doctor_say(d, DOCTOR_FAIL, "images", advice_on(cfg.images_dir),
+			   "%s", e.text);
 		return;
 	}
 	for (unsigned i = 0; i < im.n; i++) {
@@ -94,8 +102,8 @@ void doctor_images(struct doctor *d)
 		char hex[65];
 
 		if (image_open(&im.list[i], &none, true, &fd, &e)) {
-			doctor_say(d, DOCTOR_FAIL, "images", "make images",
-				   "%s", e.text);
+			doctor_say(d, DOCTOR_FAIL, "images",
+				   advice_on(im.list[i].path), "%s", e.text);
 			continue;
 		}
 		hash_to_hex(im.list[i].sha256, hex);
