@@ -5,10 +5,12 @@ HUTCH_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	doctor_kernel.c doctor_host.c doctor_files.c) \
-	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c $(addprefix hostd/image/,\
+	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c \
+	hostd/http/listen.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
-	daemon.c source.c outcome.c output.c progress.c run.c records.c key.c prepare.c serve.c) \
+	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
+	records.c key.c prepare.c serve.c) \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson
@@ -17,11 +19,14 @@ $(eval $(call program,hutch,$(HUTCH_SRCS),$(HUTCH_LIBS)))
 PROGRAMS += hutch
 
 UNIT_TESTS += tests/tools/args_test tests/tools/http_test \
-	tests/tools/outcome_test
+	tests/tools/outcome_test tests/tools/wording_test
 $(eval $(call program,tests/tools/args_test,tools/hutch/args_test.c \
 	$(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/tools/http_test,tools/hutch/http_test.c \
 	$(BASE_SRCS),-lpthread -lcmocka))
-HUTCH_CLIENT_SRCS := $(addprefix tools/hutch/,client.c http.c daemon.c)
+HUTCH_CLIENT_SRCS := $(addprefix tools/hutch/,client.c http.c daemon.c \
+	wording.c)
 $(eval $(call program,tests/tools/outcome_test,tools/hutch/outcome_test.c \
 	$(HUTCH_CLIENT_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS),-lcmocka))
+$(eval $(call program,tests/tools/wording_test,tools/hutch/wording_test.c \
+	$(BASE_SRCS),-lcmocka))

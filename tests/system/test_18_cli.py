@@ -6,12 +6,13 @@ test: timeout=1200
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 
-from hutchlib import (BUILD, STATE, Daemon, case, equal, hutch, main,
+from hutchlib import (BUILD, STATE, Daemon, Skip, case, equal, hutch, main,
                       wait_until)
 
 DIR = tempfile.mkdtemp()
@@ -232,6 +233,14 @@ def served():
     equal(hutch("key", "revoke", "--name", "laptop", env=own).returncode, 0)
     p = hutch("--url", url, "--api-key", text, "ps", env=own)
     equal(p.returncode, 77, p.stderr)
+    assert "--api-key" in p.stderr, p.stderr
+    p = hutch("--url", url, "ps", "--json", env=own)
+    equal((p.returncode, json.loads(p.stdout)["error"]["code"]),
+          (77, "unauthorized"))
+    assert "missing: give --api-key" in p.stderr, p.stderr
+    p = hutch("--url", url, "key", "list", env=own)
+    equal(p.returncode, 64)
+    assert "on the host, with --state" in p.stderr, p.stderr
     d.stop()
 
 
@@ -244,11 +253,31 @@ def usage():
                        (["run", SUM, "--timeout", "1y"], "--timeout"),
                        (["run", SUM, "--env", "X"], "NAME=VALUE"),
                        (["show", "x1"], "sbx_"),
+                       (["run", SUM, "--memory", "64"],
+                        "--memory 64: must be a whole number from 128 to"),
+                       (["run", SUM, "--timeout", "2h"], "--timeout 2h"),
+                       (["ps", "--limit", "101"], "from 1 to 100"),
+                       (["ps", "--status", "up"], "--status \"up\" is none"),
+                       (["run", SUM, "--template", "no"], "--template: "),
+                       (["run", SUM, "--env", "LBB_A=1"], "--env: "),
+                       (["--url", "foo", "ps"], "expected http://HOST"),
                        (["run", SUM, "--vcpus", "9"], "vcpus"),
                        (["run", os.path.join(DIR, "none.py")], "none.py")):
         p = hutch(*argv, env=OWN)
         assert p.returncode in (64, 66), (argv, p)
         assert word in p.stderr and not p.stdout, (argv, p)
+        p = hutch(*argv, "--json", env=OWN)
+        j = json.loads(p.stdout)
+        equal(j["exit_status"], p.returncode, argv)
+        assert word in j["error"]["message"], (argv, p)
+        assert j["error"]["code"] and j["error"]["type"], (argv, p)
+
+
+@case("--version, before or instead of a command")
+def version():
+    p = hutch("--version")
+    equal((p.returncode, p.stdout), (0, hutch("version").stdout))
+    assert re.fullmatch(r"hutch \d+\.\d+\.\d+\S*\n", p.stdout), p.stdout
 
 
 @case("--help of every command teaches with an example")
@@ -277,6 +306,26 @@ def doctor():
     for c in j["checks"]:
         assert c["grade"] in ("ok", "warn", "fail"), c
         assert c["grade"] == "ok" or c["advice"], c
+
+
+@case("doctor for a user who may not read the images: no \"make images\"")
+def doctor_user():
+    if os.geteuid() != 0:
+        raise Skip("only root may become another user")
+    top = tempfile.mkdtemp(dir="/tmp")  # others may enter it
+    shutil.copy(f"{BUILD}/hutch", top)
+    os.mkdir(f"{top}/images", 0o700)
+    os.chmod(top, 0o755)
+    try:
+        p = subprocess.run([f"{top}/hutch", "doctor", "--json", "--state",
+                            f"{top}/state"], capture_output=True, text=True,
+                           user=65534, group=65534, extra_groups=[])
+    finally:
+        shutil.rmtree(top)
+    c = [c for c in json.loads(p.stdout)["checks"] if c["check"] == "images"]
+    equal(p.returncode, 1, p.stderr)
+    assert "Permission denied" in c[0]["text"], c
+    assert "run as root" in c[0]["advice"], c
 
 
 main()

@@ -2,6 +2,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "fd.h"
+#include "wording.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -106,12 +107,27 @@ static enum err_code find_code(const char *wire)
 	return ERR_INTERNAL;
 }
 
+static void name_key(const struct cli *c, struct err *e)
+{
+	char was[ERR_TEXT_BYTES_MAX];
+
+	memcpy(was, e->text, sizeof(was));
+	if (c->api_key)
+		snprintf(e->text, sizeof(e->text), "%.400s The key is from %s.",
+			 was, "--api-key or HUTCH_API_KEY");
+	else
+		snprintf(e->text, sizeof(e->text),
+			 "an API key is missing: give --api-key KEY or set "
+			 "HUTCH_API_KEY");
+}
+
 static int refused(struct cli *c, const struct answer *a, struct err *e)
 {
-	char code[64], text[400], param[64], id[64];
+	char text[400], param[64];
 
-	if (!a->root.at ||
-	    !answer_text(a->root, "error.code", code, sizeof(code), NULL)) {
+	c->http_status = a->reply.status;
+	if (!a->root.at || !answer_text(a->root, "error.code", c->code,
+					sizeof(c->code), NULL)) {
 		c->exit_status = err_info(ERR_INTERNAL)->exit_status;
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "the server answered %d without an error body",
@@ -119,9 +135,12 @@ static int refused(struct cli *c, const struct answer *a, struct err *e)
 	}
 	answer_text(a->root, "error.message", text, sizeof(text), "");
 	answer_text(a->root, "error.param", param, sizeof(param), "");
-	answer_text(a->root, "error.request_id", id, sizeof(id), "");
-	err_set(e, find_code(code), param, "%s (%d %s%s%s)", text,
-		a->reply.status, code, id[0] ? ", request " : "", id);
+	answer_text(a->root, "error.request_id", c->request_id,
+		    sizeof(c->request_id), "");
+	err_set(e, find_code(c->code), param, "%s", text);
+	wording_of_options(e);
+	if (e->code == ERR_UNAUTHORIZED)
+		name_key(c, e);
 	e->retry_after_s =
 		(int)answer_int(a->root, "error.retry_after_seconds", 0);
 	c->exit_status = err_info(e->code)->exit_status;
@@ -271,19 +290,56 @@ bool answer_bool(struct json_span v, const char *path)
 	return v.at && json_at(v, path, &s) && !json_bool(s, &is) && is;
 }
 
+static void print_error(const struct cli *c, const struct err *e, int status)
+{
+	const struct err_info *info = err_info(e->code);
+	struct json_out j = {0};
+
+	json_out_begin(&j, NULL, '{');
+	json_out_begin(&j, "error", '{');
+	json_out_str(&j, "type", info->type);
+	json_out_str(&j, "code", c->http_status ? c->code : info->code);
+	json_out_str(&j, "message", e->text);
+	if (e->param[0])
+		json_out_str(&j, "param",
+			     e->param + 2 * !strncmp(e->param, "--", 2));
+	if (c->request_id[0])
+		json_out_str(&j, "request_id", c->request_id);
+	json_out_bool(&j, "retryable", info->is_retryable);
+	if (e->retry_after_s)
+		json_out_i64(&j, "retry_after_seconds", e->retry_after_s);
+	json_out_end(&j, '}');
+	json_out_i64(&j, "exit_status", status);
+	json_out_end(&j, '}');
+	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
+	json_out_finish(&j);
+}
+
 int cli_fail(const struct cli *c, const struct err *e)
 {
-	fprintf(stderr, "hutch: %s\n", e->text);
-	if (e->param[0])
+	int status = c->exit_status ? c->exit_status
+				    : err_info(e->code)->exit_status;
+
+	if (c->is_json)
+		print_error(c, e, status);
+	fprintf(stderr, "hutch: %s", e->text);
+	if (c->http_status && c->code[0])
+		fprintf(stderr, " (%d %s%s%s)", c->http_status, c->code,
+			c->request_id[0] ? ", request " : "", c->request_id);
+	fputc('\n', stderr);
+	if (c->http_status && !strstr(e->text, e->param))
 		fprintf(stderr, "hutch: field: %s\n", e->param);
 	if (e->retry_after_s)
 		fprintf(stderr, "hutch: try again in %d s\n", e->retry_after_s);
-	return c->exit_status ? c->exit_status : err_info(e->code)->exit_status;
+	return status;
 }
 
-int cli_usage(const char *command, const struct err *e)
+int cli_usage(const struct cli *c, const char *command, const struct err *e)
 {
-	fprintf(stderr, "hutch %s: %s\nhutch %s --help shows how\n", command,
-		e->text, command);
+	if (c->is_json || c->wants_json)
+		print_error(c, e, CLI_EXIT_USAGE);
+	fprintf(stderr, "hutch%s%s: %s\nhutch %s%s shows how\n",
+		command ? " " : "", command ? command : "", e->text,
+		command ? command : "help", command ? " --help" : "");
 	return CLI_EXIT_USAGE;
 }

@@ -19,6 +19,7 @@ struct cli {
 	/* options of every command */
 	const char *state, *url, *api_key, *graph;
 	bool is_json;
+	bool wants_json; /* --json is somewhere: for mistakes found before */
 
 	char state_dir[CLI_PATH_BYTES_MAX]; /* absolute, resolved */
 	struct http http;
@@ -26,6 +27,9 @@ struct cli {
 	int user_lock;	     /* shared flock on STATE/users.lock; owned */
 	bool is_daemon_ours; /* started by some `hutch`, not by `serve` */
 	int exit_status;     /* of the last refusal, from api/errors.h */
+	/* of the last refusal by a server */
+	int http_status; /* 0 = it did not come from one */
+	char code[64], request_id[64];
 };
 
 /* What each command file exports; see main.c. */
@@ -79,9 +83,12 @@ const char *answer_text(struct json_span v, const char *path, char *dst,
 int64_t answer_int(struct json_span v, const char *path, int64_t otherwise);
 bool answer_bool(struct json_span v, const char *path);
 
-/* Message on standard error; returns the exit status of the refusal. */
+/*
+ * Message on standard error and, with --json, the error envelope on standard
+ * output; returns the exit status of the refusal.
+ */
 int cli_fail(const struct cli *c, const struct err *e);
 /* The same for a mistake on the command line. */
-int cli_usage(const char *command, const struct err *e);
+int cli_usage(const struct cli *c, const char *command, const struct err *e);
 
 #endif

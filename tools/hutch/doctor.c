@@ -71,7 +71,7 @@ int cmd_doctor(struct cli *c, int argc, char **argv)
 
 	if (args_parse(&args, argc, argv, cli_global_opts, NULL, false, &e) ||
 	    (!args.is_help && args_expect(&args, 0, 0, "", &e)))
-		return cli_usage("doctor", &e);
+		return cli_usage(c, "doctor", &e);
 	if (args.is_help)
 		return cli_help(help, NULL);
 	if (cli_resolve_state(c, &e))

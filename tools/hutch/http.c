@@ -33,8 +33,10 @@ int http_init_url(struct http *h, const char *url, struct err *e)
 			       "--url %s: https is not supported; use a "
 			       "loopback or tunnelled http address",
 			       url);
-	if (!strncmp(p, "http://", 7))
-		p += 7;
+	if (strncmp(p, "http://", 7))
+		return err_set(e, ERR_INVALID_REQUEST, "url",
+			       "--url %s: expected http://HOST[:PORT]", url);
+	p += 7;
 	n = strcspn(p, ":/");
 	if (!n || n >= sizeof(h->host))
 		return err_set(e, ERR_INVALID_REQUEST, "url",

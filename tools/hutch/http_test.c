@@ -168,12 +168,12 @@ static void urls(void **state)
 	} good[] = {
 		{"http://h", "h", "80", ""},
 		{"http://127.0.0.1:7400", "127.0.0.1", "7400", ""},
-		{"host:1/", "host", "1", ""},
+		{"http://host:1/", "host", "1", ""},
 		{"http://h:8/a/b//", "h", "8", "/a/b"},
 	};
 	static const char *const bad[] = {
-		"https://h", "http://",	   "http://:1",
-		"http://h:", "http://h:x", "http://h:123456789"};
+		"foo",	     "host:1",	  "https://h",	"http://",
+		"http://:1", "http://h:", "http://h:x", "http://h:123456789"};
 	struct http h;
 	struct err e;
 

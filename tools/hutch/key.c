@@ -123,18 +123,24 @@ int cmd_key(struct cli *c, int argc, char **argv)
 	int rc;
 
 	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage("key", &e);
+		return cli_usage(c, "key", &e);
 	if (args.is_help)
 		return cli_help(help, opts);
+	if (c->url) {
+		err_set(&e, ERR_INVALID_REQUEST, "url",
+			"keys are managed on the host, with --state, not with "
+			"--url");
+		return cli_usage(c, "key", &e);
+	}
 	if (args_expect(&args, 1, 1, "create, list or revoke", &e))
-		return cli_usage("key", &e);
+		return cli_usage(c, "key", &e);
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
 		if (strcmp(verbs[i].name, args.rest[0]))
 			continue;
 		if (verbs[i].needs_name && !k.name) {
 			err_set(&e, ERR_INVALID_REQUEST, "name",
 				"--name is missing");
-			return cli_usage("key", &e);
+			return cli_usage(c, "key", &e);
 		}
 		if (cli_open(c, CLI_FOR_RUN, &e))
 			return cli_fail(c, &e);
@@ -143,5 +149,5 @@ int cmd_key(struct cli *c, int argc, char **argv)
 		return rc;
 	}
 	err_set(&e, ERR_INVALID_REQUEST, NULL, "no verb \"%s\"", args.rest[0]);
-	return cli_usage("key", &e);
+	return cli_usage(c, "key", &e);
 }

@@ -26,7 +26,7 @@ static const struct opt global_opts[] = {
 	 "API key (HUTCH_API_KEY)"},
 	{"graph", "NAME", OPT_TEXT, &cli.graph, 0, 0, "graph, default main"},
 	{"json", NULL, OPT_FLAG, &cli.is_json, 0, 0,
-	 "one JSON object on standard output"},
+	 "one JSON object on standard output, also for an error"},
 	{0},
 };
 const struct opt *cli_global_opts = global_opts;
@@ -58,7 +58,7 @@ static const struct command {
 	{"key", "create, list and revoke API keys", cmd_key},
 	{"doctor", "check this host and say what to do", cmd_doctor},
 	{"serve", "run the daemon in the foreground", cmd_serve},
-	{"version", "print the version", cmd_version},
+	{"version", "print the version; also hutch --version", cmd_version},
 	{"help", "this text, or `hutch help COMMAND`", cmd_help},
 };
 #define COMMANDS (sizeof(commands) / sizeof(*commands))
@@ -104,7 +104,7 @@ static int cmd_help(struct cli *c, int argc, char **argv)
 	if (!command) {
 		err_set(&e, ERR_INVALID_REQUEST, NULL, "no command \"%s\"",
 			argv[0]);
-		return cli_usage("help", &e);
+		return cli_usage(c, "help", &e);
 	}
 	if (command->fn == cmd_help || command->fn == cmd_version) {
 		printf("hutch %s: %s\n", command->name, command->help);
@@ -151,28 +151,41 @@ static int finish(int status)
 	return err_info(ERR_INTERNAL)->exit_status;
 }
 
+/* A mistake may be found before --json is. */
+static bool has_json(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--json"))
+			return true;
+	return false;
+}
+
 static int run_command(int argc, char **argv)
 {
+	bool is_version = false;
+	const struct opt main_opts[] = {
+		{"version", NULL, OPT_FLAG, &is_version, 0, 0, ""},
+		{0},
+	};
 	const struct command *command;
 	struct args a;
 	struct err e;
 	int rest;
 
-	if (args_parse(&a, argc - 1, argv + 1, global_opts, NULL, true, &e)) {
-		fprintf(stderr, "hutch: %s\nhutch help shows how\n", e.text);
-		return CLI_EXIT_USAGE;
-	}
+	if (args_parse(&a, argc - 1, argv + 1, global_opts, main_opts, true,
+		       &e))
+		return cli_usage(&cli, NULL, &e);
+	if (is_version)
+		return cmd_version(&cli, 0, NULL);
 	if (a.is_help || !a.n) {
 		print_overview(a.is_help ? stdout : stderr);
 		return a.is_help ? 0 : CLI_EXIT_USAGE;
 	}
 	command = find(a.rest[0]);
 	if (!command) {
-		fprintf(stderr,
-			"hutch: no command \"%s\"\n"
-			"hutch help lists them\n",
+		err_set(&e, ERR_INVALID_REQUEST, NULL, "no command \"%s\"",
 			a.rest[0]);
-		return CLI_EXIT_USAGE;
+		return cli_usage(&cli, NULL, &e);
 	}
 	rest = argc - (int)a.n + 1;
 	return command->fn(&cli, argc - rest, argv + rest);
@@ -185,5 +198,6 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	cli.user_lock = -1;
 	cli.api_key = getenv("HUTCH_API_KEY");
+	cli.wants_json = has_json(argc, argv);
 	return finish(run_command(argc, argv));
 }

@@ -5,6 +5,7 @@
  * afterwards every run restores it.  The daemon answers with JSON lines: what
  * it is doing, then how it ended.
  */
+#include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "progress.h"
 #include <string.h>
@@ -106,10 +107,11 @@ int cmd_prepare(struct cli *c, int argc, char **argv)
 {
 	uint64_t memory_mib = 0, vcpus = 0;
 	const struct opt opts[] = {
-		{"memory", "MIB", OPT_U64, &memory_mib, 1, UINT32_MAX,
-		 "memory of the sandboxes, default 1024"},
-		{"vcpus", "N", OPT_U64, &vcpus, 1, UINT32_MAX,
-		 "virtual CPUs, default 1"},
+		{"memory", "MIB", OPT_U64, &memory_mib, LBB_MEMORY_MIB_MIN,
+		 LBB_MEMORY_MIB_MAX,
+		 "memory of the sandboxes, 128 to 8192, default 1024"},
+		{"vcpus", "N", OPT_U64, &vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,
+		 "virtual CPUs, 1 to 4, default 1"},
 		{0},
 	};
 	const char *const *names = defaults;
@@ -119,9 +121,15 @@ int cmd_prepare(struct cli *c, int argc, char **argv)
 	int rc = 0;
 
 	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage("prepare", &e);
+		return cli_usage(c, "prepare", &e);
 	if (args.is_help)
 		return cli_help(help, opts);
+	if (c->url) {
+		err_set(&e, ERR_INVALID_REQUEST, "url",
+			"snapshots are made on the host, with --state, not "
+			"with --url");
+		return cli_usage(c, "prepare", &e);
+	}
 	if (args.n) {
 		names = args.rest;
 		n = args.n;

@@ -3,6 +3,7 @@
  *
  * Records are printed from the answer's own bytes; nothing is rebuilt.
  */
+#include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "output.h"
 #include <signal.h>
@@ -91,7 +92,8 @@ int cmd_ps(struct cli *c, int argc, char **argv)
 		 "only these: starting, running, destroyed, failed, lost ..."},
 		{"template", "NAME", OPT_TEXT, &template_name, 0, 0,
 		 "only of this template"},
-		{"limit", "N", OPT_U64, &limit, 1, 1000, "default 20"},
+		{"limit", "N", OPT_U64, &limit, 1, LBB_PAGE_MAX,
+		 "1 to 100, default 20"},
 		{0},
 	};
 	_cleanup_bytes_ struct bytes path = {0};
@@ -103,7 +105,7 @@ int cmd_ps(struct cli *c, int argc, char **argv)
 
 	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e) ||
 	    (!args.is_help && args_expect(&args, 0, 0, "", &e)))
-		return cli_usage("ps", &e);
+		return cli_usage(c, "ps", &e);
 	if (args.is_help)
 		return cli_help(ps_help, opts);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))
@@ -164,7 +166,7 @@ int cmd_show(struct cli *c, int argc, char **argv)
 	if (args_parse(&args, argc, argv, cli_global_opts, NULL, false, &e) ||
 	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
 			       check_id(args.rest[0], &e))))
-		return cli_usage("show", &e);
+		return cli_usage(c, "show", &e);
 	if (args.is_help)
 		return cli_help(show_help, NULL);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))
@@ -278,13 +280,13 @@ int cmd_logs(struct cli *c, int argc, char **argv)
 	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e) ||
 	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
 			       check_id(args.rest[0], &e))))
-		return cli_usage("logs", &e);
+		return cli_usage(c, "logs", &e);
 	if (args.is_help)
 		return cli_help(logs_help, opts);
 	if (stream && strcmp(stream, "stdout") && strcmp(stream, "stderr")) {
 		err_set(&e, ERR_INVALID_REQUEST, "stream",
 			"--stream %s: must be stdout or stderr", stream);
-		return cli_usage("logs", &e);
+		return cli_usage(c, "logs", &e);
 	}
 	if (!stream || !strcmp(stream, "stdout"))
 		pump_init(&pumps[0], "stdout", c->is_json ? -1 : STDOUT_FILENO);
@@ -326,7 +328,7 @@ int cmd_kill(struct cli *c, int argc, char **argv)
 	if (args_parse(&args, argc, argv, cli_global_opts, NULL, false, &e) ||
 	    (!args.is_help && (args_expect(&args, 1, 1, "an id", &e) ||
 			       check_id(args.rest[0], &e))))
-		return cli_usage("kill", &e);
+		return cli_usage(c, "kill", &e);
 	if (args.is_help)
 		return cli_help(kill_help, NULL);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))

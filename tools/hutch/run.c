@@ -7,6 +7,7 @@
  * output, as the bytes that the code's JSON has.  Ctrl-C cancels the command
  * and still prints what came of it; a second one ends hutch.
  */
+#include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "outcome.h"
 #include "output.h"
@@ -290,12 +291,14 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		 "lbb/python, lbb/node or lbb/shell"},
 		{"timeout", "TIME", OPT_TEXT, &r.source.timeout, 0, 0,
 		 "seconds, or with a unit: 1500ms 90s 10m; default 60"},
-		{"memory", "MIB", OPT_U64, &r.source.memory_mib, 1, UINT32_MAX,
-		 "memory of the sandbox, default 1024"},
-		{"vcpus", "N", OPT_U64, &r.source.vcpus, 1, UINT32_MAX,
-		 "virtual CPUs, default 1"},
-		{"disk", "MIB", OPT_U64, &r.source.disk_mib, 1, UINT32_MAX,
-		 "disk of the sandbox, default 4096"},
+		{"memory", "MIB", OPT_U64, &r.source.memory_mib,
+		 LBB_MEMORY_MIB_MIN, LBB_MEMORY_MIB_MAX,
+		 "memory of the sandbox, 128 to 8192, default 1024"},
+		{"vcpus", "N", OPT_U64, &r.source.vcpus, LBB_VCPUS_MIN,
+		 LBB_VCPUS_MAX, "virtual CPUs, 1 to 4, default 1"},
+		{"disk", "MIB", OPT_U64, &r.source.disk_mib, LBB_DISK_MIB_MIN,
+		 LBB_DISK_MIB_MAX,
+		 "disk of the sandbox, 256 to 10240, default 4096"},
 		{"env", "NAME=VALUE", OPT_LIST, &r.source.env, 0, 0,
 		 "variable for the code; may come many times"},
 		{"key", "KEY", OPT_TEXT, &r.key, 0, 0,
@@ -306,11 +309,11 @@ int cmd_run(struct cli *c, int argc, char **argv)
 	struct err e;
 
 	if (args_parse(&a, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage("run", &e);
+		return cli_usage(c, "run", &e);
 	if (a.is_help)
 		return cli_help(help, opts);
 	if (args_expect(&a, 1, 1, "the file to run", &e))
-		return cli_usage("run", &e);
+		return cli_usage(c, "run", &e);
 	r.source.file = a.rest[0];
 	return run(&r);
 }

@@ -37,7 +37,7 @@ int cmd_serve(struct cli *c, int argc, char **argv)
 		if (n >= ARGS_LIST_MAX) {
 			err_set(&e, ERR_INVALID_REQUEST, NULL,
 				"more than %d arguments", ARGS_LIST_MAX);
-			return cli_usage("serve", &e);
+			return cli_usage(c, "serve", &e);
 		}
 		run[n++] = argv[i];
 	}

@@ -11,7 +11,7 @@
 /* The daemon has the limits; this only keeps a wrong file from filling the
  * memory. */
 #define FILE_BYTES_MAX (16u << 20)
-#define TIMEOUT_MS_MAX 86400000.0
+#define TIMEOUT_MS_MAX 3600000.0 /* ENGINE_TIMEOUT_MS_MAX */
 
 static int read_fd(int fd, const char *name, struct bytes *out, struct err *e)
 {
@@ -165,14 +165,15 @@ static int add_timeout(struct json_out *j, const char *text, struct err *e)
 	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
 		if (end == text || strcmp(end, units[i].unit))
 			continue;
-		if (!(n >= 0 && n * units[i].ms <= TIMEOUT_MS_MAX))
+		if (!(n * units[i].ms >= 1 &&
+		      n * units[i].ms <= TIMEOUT_MS_MAX))
 			break;
 		json_out_u64(j, "timeout_ms", (uint64_t)(n * units[i].ms));
 		return 0;
 	}
 	return err_set(e, ERR_TIMEOUT_INVALID, "timeout",
 		       "--timeout %s: expected seconds, or a number with ms, "
-		       "s or m",
+		       "s or m, up to 60m",
 		       text);
 }
 
