@@ -369,6 +369,44 @@ def end_in_start():
             assert not os.path.exists(f"{state}/{name}"), (n, name)
 
 
+@case("hutch serve: the file's state_dir counts, --state goes over it")
+def state_folders():
+    top = hutchlib.STATE + "-serve"
+    os.makedirs(top)
+    conf = f"{top}/conf"
+    with open(conf, "w") as f:
+        f.write(f"state_dir = {top}/file   # not the default\n"
+                "listen = none\n")
+    for more, want in (((), "file"), (("--state", f"{top}/flag"), "flag")):
+        p = subprocess.Popen(
+            [f"{hutchlib.BUILD}/hutch", "serve", "--config", conf, *more],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env=dict(os.environ, HUTCH_STATE=f"{top}/default"))
+        try:
+            hutchlib.wait_until(
+                lambda: os.path.exists(f"{top}/{want}/admin.sock"), 30,
+                f"the daemon uses {want}")
+        finally:
+            p.send_signal(signal.SIGTERM)
+            p.communicate(timeout=30)
+    equal(sorted(os.listdir(top)), ["conf", "file", "flag"])
+
+
+@case("a folder with foreign files is no state folder, and stays as it is")
+def foreign_folder():
+    top = hutchlib.STATE + "-foreign"
+    os.makedirs(top)
+    os.chmod(top, 0o755)
+    with open(f"{top}/letter", "w") as f:
+        f.write("dear")
+    p = subprocess.run([f"{hutchlib.BUILD}/hutchd", "--state", top],
+                       capture_output=True, text=True, timeout=30)
+    equal(p.returncode, 64)
+    assert f'{top} is not empty' in p.stderr, p.stderr
+    assert '"letter"' in p.stderr, p.stderr
+    equal((os.listdir(top), os.stat(top).st_mode & 0o777), (["letter"], 0o755))
+
+
 @case("after all this: no descriptor and no body is left")
 def clean():
     d = daemon()
