@@ -72,6 +72,10 @@ int cli_open(struct cli *c, enum cli_need need, struct err *e)
 		rc = http_init_url(&c->http, c->url, e);
 	else
 		rc = cli_resolve_state(c, e) || daemon_connect(c, need, e);
+	if (rc && cli_is_interrupted) {
+		c->exit_status = CLI_EXIT_INTERRUPTED;
+		return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted");
+	}
 	if (rc) {
 		c->exit_status = err_info(e->code)->exit_status;
 		return -1;
@@ -151,7 +155,8 @@ static int broke(struct cli *c, int rc, struct err *e)
 {
 	const char *where = c->url ? c->url : c->http.socket;
 
-	c->exit_status = err_info(ERR_UNAVAILABLE)->exit_status;
+	c->exit_status = rc == -EINTR ? CLI_EXIT_INTERRUPTED
+				      : err_info(ERR_UNAVAILABLE)->exit_status;
 	if (rc == -EINTR)
 		return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted");
 	return err_set(e, ERR_UNAVAILABLE, NULL, "%s: %s", where,
@@ -168,6 +173,8 @@ static int exchange(struct cli *c, const char *method, const char *path,
 	int rc, n;
 
 	memset(ret, 0, sizeof(*ret));
+	c->http_status = 0;
+	c->code[0] = c->request_id[0] = 0;
 	n = snprintf(headers, sizeof(headers), "%s%s%s%s%s%s",
 		     c->api_key ? "Authorization: Bearer " : "",
 		     c->api_key ? c->api_key : "", c->api_key ? "\r\n" : "",

@@ -12,8 +12,9 @@
 #include "../../hostd/http/json_raw.h"
 #include "http.h"
 
-#define CLI_PATH_BYTES_MAX 1024
-#define CLI_EXIT_USAGE	   64
+#define CLI_PATH_BYTES_MAX   1024
+#define CLI_EXIT_USAGE	     64
+#define CLI_EXIT_INTERRUPTED 130 /* as after Ctrl-C */
 
 struct cli {
 	/* options of every command */
@@ -45,8 +46,9 @@ int cli_resolve_state(struct cli *c, struct err *e);
  */
 extern volatile sig_atomic_t cli_is_interrupted;
 
-/* CLI_FOR_RECORDS: there must be a state folder already. */
-enum cli_need { CLI_FOR_RECORDS, CLI_FOR_RUN };
+/* When no daemon answers, one is started; but CLI_FOR_RECORDS: not without a
+ * state folder, CLI_FOR_KEYS: never. */
+enum cli_need { CLI_FOR_RECORDS, CLI_FOR_RUN, CLI_FOR_KEYS };
 int cli_open(struct cli *c, enum cli_need need, struct err *e);
 /* Ends a daemon that was started for us when no other `hutch` uses it. */
 void cli_close(struct cli *c);

@@ -144,7 +144,6 @@ static int wait_until_up(struct cli *c, pid_t pid, int log, off_t from,
 {
 	for (int ms = 0; ms < START_MS_MAX; ms += START_SLICE_MS) {
 		if (!http_connect(&c->http)) {
-			mark_ours(c, pid);
 			c->is_daemon_ours = true;
 			return 0;
 		}
@@ -179,6 +178,7 @@ static int start(struct cli *c, struct err *e)
 			       strerror(errno));
 	if (pid == 0)
 		exec_daemon(c, program, log);
+	mark_ours(c, pid);
 	return wait_until_up(c, pid, log, from, e);
 }
 
@@ -198,6 +198,12 @@ int daemon_connect(struct cli *c, enum cli_need need, struct err *e)
 	if (need == CLI_FOR_RECORDS && access(c->state_dir, F_OK))
 		return err_set(e, ERR_UNAVAILABLE, NULL,
 			       "no daemon, and no records yet in %s",
+			       c->state_dir);
+	if (need == CLI_FOR_KEYS && http_connect(&c->http))
+		return err_set(e, ERR_UNAVAILABLE, NULL,
+			       "no daemon answers on %s: start one (hutch "
+			       "serve), or name another state folder with "
+			       "--state or HUTCH_STATE",
 			       c->state_dir);
 	if (daemon_make_state(c, e))
 		return -1;
@@ -221,9 +227,35 @@ int daemon_connect(struct cli *c, enum cli_need need, struct err *e)
 	return -1;
 }
 
+/* A command that has not ended, whoever waits for it; its id goes to `id`. */
+static bool has_command(struct cli *c, char *id, size_t cap)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct json_member m;
+	struct json_span data;
+	struct json_iter it;
+	char status[32];
+	struct err ignored;
+
+	if (cli_call(c, "GET", "/admin/ps", NULL, NULL, &a, &ignored) ||
+	    !json_at(a.root, "data", &data))
+		return false;
+	json_iter_begin(&it, data);
+	while (json_iter_next(&it, &m)) {
+		answer_text(m.value, "command_status", status, sizeof(status),
+			    "");
+		if (strcmp(status, "queued") && strcmp(status, "running"))
+			continue;
+		answer_text(m.value, "command", id, cap, "");
+		return true;
+	}
+	return false;
+}
+
 void daemon_release(struct cli *c)
 {
 	_cleanup_fd_ int start_lock = -1, pidfd = -1;
+	char command[64];
 	pid_t pid;
 
 	if (!c->is_daemon_ours || http_connect(&c->http))
@@ -232,6 +264,13 @@ void daemon_release(struct cli *c)
 	if (start_lock < 0 || flock(start_lock, LOCK_EX) ||
 	    flock(c->user_lock, LOCK_EX | LOCK_NB))
 		goto out; /* another hutch still uses it */
+	if (has_command(c, command, sizeof(command))) {
+		fprintf(stderr, "hutch: %s has not ended; its daemon goes on\n",
+			command);
+		goto out;
+	}
+	if (http_connect(&c->http))
+		goto out;
 	pid = peer_pid(c->http.fd);
 	if (!is_ours(c, pid))
 		goto out;

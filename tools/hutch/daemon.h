@@ -4,9 +4,10 @@
  * `hutch run` on a fresh machine must work by itself, so it starts hutchd on
  * the state folder, without a TCP port.  It lives as long as some `hutch`
  * uses it: each holds a shared lock on STATE/users.lock, and the last one ends
- * it (SIGTERM, then waits).  Records stay in the folder; the next command
- * starts it again, which takes some milliseconds.  A daemon that a person
- * started (`hutch serve`, systemd) is never ended here.
+ * it (SIGTERM, then waits), unless a command has not ended: whoever started
+ * that one was killed, and the next `hutch` ends the daemon.  Records stay in
+ * the folder; the next command starts it again, which takes some milliseconds.
+ * A daemon that a person started (`hutch serve`, systemd) is never ended here.
  *
  * STATE/started-by-hutch names the pid of a daemon of ours; it counts only
  * when the socket's peer has this pid.  STATE/hutchd.log has its log.

@@ -14,7 +14,10 @@ static const char help[] =
 	"       hutch key revoke --name NAME [--environment NAME]\n\n"
 	"API keys for clients over HTTP.  `create` prints the key, once: the "
 	"daemon keeps\n"
-	"only its hash.  A revoked key is refused at the very next request.\n\n"
+	"only its hash.  A revoked key is refused at the very next request.  "
+	"A daemon must\n"
+	"run on this state folder (hutch serve): none is started for a "
+	"key.\n\n"
 	"  KEY=$(hutch key create --name laptop)\n"
 	"  curl -H \"Authorization: Bearer $KEY\" "
 	"http://127.0.0.1:7400/v1/sandboxes\n";
@@ -47,6 +50,8 @@ static int key_create(struct key *k, struct err *e)
 	else
 		printf("%s\n",
 		       answer_text(a.root, "key", text, sizeof(text), ""));
+	fprintf(stderr, "hutch: key %s is for the daemon on %s\n", k->name,
+		k->c->state_dir);
 	return 0;
 }
 
@@ -142,7 +147,7 @@ int cmd_key(struct cli *c, int argc, char **argv)
 				"--name is missing");
 			return cli_usage(c, "key", &e);
 		}
-		if (cli_open(c, CLI_FOR_RUN, &e))
+		if (cli_open(c, CLI_FOR_KEYS, &e))
 			return cli_fail(c, &e);
 		rc = verbs[i].fn(&k, &e) ? cli_fail(c, &e) : 0;
 		cli_close(c);

@@ -11,7 +11,7 @@
 
 /* Exit statuses for ends that are no exit code of the program. */
 #define EXIT_TIMED_OUT	 124 /* as timeout(1) */
-#define EXIT_CANCELLED	 130 /* as after Ctrl-C */
+#define EXIT_CANCELLED	 CLI_EXIT_INTERRUPTED
 #define EXIT_SIGNAL	 128
 #define EXIT_NOT_STARTED 75 /* no code ran: try again */
 #define EXIT_LOST	 75 /* nobody knows: try again */
