@@ -199,6 +199,90 @@ def interrupt():
                "its daemon has ended")
 
 
+@case("Ctrl-C while the daemon or the sandbox starts: 130, nothing is lost")
+def interrupt_early():
+    f = os.path.join(DIR, "tick.py")
+    for delay in (0.02, 0.05, 0.1, 0.2, 0.3):
+        p = subprocess.Popen([f"{BUILD}/hutch", "run", f, "--timeout", "15m"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, env=dict(os.environ, **OWN))
+        time.sleep(delay)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        # 0.02 s may be before it catches signals: SIGINT itself ended it.
+        assert p.returncode == 130 or (p.returncode == -signal.SIGINT and
+                                       not err), (delay, p.returncode, err)
+    rows = json.loads(hutch("ps", "--json", env=OWN).stdout)["data"]
+    assert not [r for r in rows if r["status"] == "lost"], rows
+    wait_until(lambda: not is_running(OWN["HUTCH_STATE"]), 10,
+               "its daemon has ended")
+
+
+@case("a killed hutch leaves its run and daemon; ps does not end them")
+def orphan():
+    f = os.path.join(DIR, "tick.py")
+    p = subprocess.Popen([f"{BUILD}/hutch", "run", f, "--timeout", "15m"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, env=dict(os.environ, **OWN))
+    equal(p.stdout.readline(), "begun\n")
+    p.kill()
+    p.communicate()
+    for _ in range(2):
+        q = hutch("ps", "--status", "running", env=OWN)
+        command = re.search(r"cmd_\w+", q.stdout).group(0)
+        assert f"{command} has not ended" in q.stderr, q.stderr
+        assert is_running(OWN["HUTCH_STATE"])
+    equal(hutch("kill", command, env=OWN).returncode, 0)
+    wait_until(lambda: json.loads(hutch("show", command, env=OWN).stdout)
+               ["status"] == "cancelled", 30, "cancelled, not lost")
+    wait_until(lambda: hutch("ps", env=OWN) and
+               not is_running(OWN["HUTCH_STATE"]), 10, "its daemon has ended")
+
+
+@case("all places taken: a run waits for one, with --no-wait it does not")
+def places():
+    d = Daemon(STATE + "-places", graph_places=1).start()
+    own = {"HUTCH_STATE": d.state}
+    f = os.path.join(DIR, "tick.py")
+    first = subprocess.Popen([f"{BUILD}/hutch", "run", f, "--timeout", "15m"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, env=dict(os.environ, **own))
+    equal(first.stdout.readline(), "begun\n")
+    p = hutch("run", SUM, "--input", "[4]", "--no-wait", "--json", env=own)
+    equal(p.returncode, 75, p.stderr)
+    equal(json.loads(p.stdout)["error"]["code"], "sandbox_limit_reached")
+    second = subprocess.Popen(
+        [f"{BUILD}/hutch", "run", SUM, "--input", "[4]"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=dict(os.environ, **own))
+    equal(second.stderr.readline(), "waiting for a place (0 s)\n")
+    third = subprocess.Popen(
+        [f"{BUILD}/hutch", "run", SUM, "--input", "[4]"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=dict(os.environ, **own))
+    equal(third.stderr.readline(), "waiting for a place (0 s)\n")
+    third.send_signal(signal.SIGINT)
+    _, err = third.communicate(timeout=30)
+    equal(third.returncode, 130, err)
+    assert "nothing was started" in err, err
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    out, err = second.communicate(timeout=60)
+    equal((second.returncode, out), (0, "4\n"), err)
+    d.stop()
+
+
+@case("key starts no daemon and says where it looked")
+def key_without_daemon():
+    state = STATE + "-none"
+    for argv in (["create", "--name", "x"], ["list"],
+                 ["revoke", "--name", "x"]):
+        p = hutch("key", *argv, env={"HUTCH_STATE": state})
+        equal((p.returncode, p.stdout), (75, ""))
+        assert state in p.stderr and "--state" in p.stderr, p.stderr
+        assert not os.path.exists(state)
+
+
 @case("kill ends a command of another hutch; both share one daemon")
 def kill():
     f = os.path.join(DIR, "tick.py")
@@ -225,6 +309,7 @@ def served():
     equal(p.returncode, 0, p.stderr)
     text = p.stdout.strip()
     assert re.fullmatch(r"lbb_sk_\w+", text), text
+    assert d.state in p.stderr, p.stderr
     url = f"http://{d.host}:{d.port}"
     p = hutch("--url", url, "--api-key", text, "ps", "--json", env=own)
     equal(p.returncode, 0, p.stderr)

@@ -22,6 +22,9 @@
 #define FIRST_WAIT_MS 1000
 #define NEXT_WAIT_MS  "1000"
 #define ID_MAX	      64
+/* How long others may hold all places; then their refusal is told. */
+#define PLACE_WAIT_MS  60000
+#define PLACE_SLICE_MS 200
 
 struct run {
 	struct cli *c;
@@ -31,6 +34,7 @@ struct run {
 	struct progress progress;
 	struct pump out, err;
 	struct answer last; /* of the command, or of the call */
+	bool is_no_wait, is_cancelled;
 };
 
 static const char help[] =
@@ -43,6 +47,10 @@ static const char help[] =
 	"null.  The exit status is that of the code (124 timed out, 130 "
 	"cancelled, 128+N\n"
 	"signal N, 75 not started or lost; 64 to 78: refused).\n"
+	"\n"
+	"Ctrl-C cancels the run.  While other runs hold all places it waits "
+	"for one, up to\n"
+	"60 s.  Tracebacks call the file <run>.\n"
 	"\n"
 	"Python and node code defines run(input, config); a shell script reads "
 	"its input\n"
@@ -126,11 +134,9 @@ static int cancel(struct run *r, struct err *e)
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 
+	r->is_cancelled = true;
 	r->c->http.is_cancelled = NULL;
 	progress_clear(&r->progress);
-	if (!r->command[0])
-		return err_set(e, ERR_UNAVAILABLE, NULL,
-			       "interrupted; key %s finds the run", r->key);
 	fprintf(stderr, "hutch: cancelling %s\n", r->command);
 	if (cli_path(r->c, &path, "/v1/sandboxes/commands/cancel", "command",
 		     r->command, NULL))
@@ -143,31 +149,100 @@ static int follow(struct run *r, struct err *e)
 	while (!final_status(r)) {
 		int rc = 0;
 
-		if (!strcmp(r->status, "running"))
+		if (cli_is_interrupted && !r->is_cancelled)
+			rc = cancel(r, e);
+		else if (!strcmp(r->status, "running"))
 			rc = pump_both(r, e);
 		else
 			rc = poll_sandbox(r, e);
 		if (!rc)
 			rc = poll_command(r, e);
-		if (!rc && !cli_is_interrupted)
-			continue;
-		if (!cli_is_interrupted || !r->c->http.is_cancelled)
+		/* A call that Ctrl-C ended is no failure: cancel is next. */
+		if (rc && (!cli_is_interrupted || r->is_cancelled))
 			return rc;
-		if (cancel(r, e))
-			return -1;
 	}
 	return pump_both(r, e);
+}
+
+static bool is_full(const struct err *e)
+{
+	return e->code == ERR_LIMIT_REACHED || e->code == ERR_CAPACITY;
+}
+
+/* Retry-After, as long as there is patience left. */
+static void wait_for_place(struct run *r, const struct err *e, int *waited_ms)
+{
+	int left_ms = e->retry_after_s > 0 ? e->retry_after_s * 1000 : 1000;
+	char text[64];
+
+	while (left_ms > 0 && *waited_ms < PLACE_WAIT_MS &&
+	       !cli_is_interrupted) {
+		snprintf(text, sizeof(text), "waiting for a place (%d s)",
+			 *waited_ms / 1000);
+		progress_show(&r->progress, text);
+		usleep(PLACE_SLICE_MS * 1000);
+		*waited_ms += PLACE_SLICE_MS;
+		left_ms -= PLACE_SLICE_MS;
+	}
+}
+
+/* The call; again while other runs hold all places. */
+static int send_run(struct run *r, const char *path, const struct bytes *body,
+		    struct err *e)
+{
+	int waited_ms = 0;
+
+	for (;;) {
+		answer_finish(&r->last);
+		if (!cli_call(r->c, "POST", path, body, r->key, &r->last, e)) {
+			progress_clear(&r->progress);
+			return 0;
+		}
+		if (!is_full(e) || r->is_no_wait ||
+		    waited_ms >= PLACE_WAIT_MS || cli_is_interrupted)
+			return -1;
+		wait_for_place(r, e, &waited_ms);
+		if (cli_is_interrupted)
+			return -1;
+	}
+}
+
+static int interrupted(struct run *r, const char *what, struct err *e)
+{
+	r->c->exit_status = CLI_EXIT_INTERRUPTED;
+	r->c->http_status = 0;
+	return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted; %s", what);
 }
 
 static int start(struct run *r, const struct bytes *body, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
+	char text[160];
 
 	if (cli_path(r->c, &path, "/v1/sandboxes", NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
-	if (cli_call(r->c, "POST", (char *)path.data, body, r->key, &r->last,
-		     e))
-		return cli_is_interrupted ? cancel(r, e) : -1;
+	if (cli_is_interrupted)
+		return interrupted(r, "nothing was started", e);
+	if (send_run(r, (char *)path.data, body, e)) {
+		if (!cli_is_interrupted)
+			return -1;
+		if (is_full(e))
+			return interrupted(r, "nothing was started", e);
+		/* It may have arrived: the same key finds it, to end it. */
+		r->c->http.is_cancelled = NULL;
+		answer_finish(&r->last);
+		if (cli_call(r->c, "POST", (char *)path.data, body, r->key,
+			     &r->last, e)) {
+			snprintf(text, sizeof(text),
+				 "hutch run %.60s --key %.60s finds the run",
+				 r->source.file, r->key);
+			return interrupted(r,
+					   r->c->http_status
+						   ? "nothing was started"
+						   : text,
+					   e);
+		}
+	}
 	take_id(r->last.root, "sandbox", r->sandbox);
 	take_id(r->last.root, "command", r->command);
 	answer_text(r->last.root, "status", r->status, sizeof(r->status), "");
@@ -303,6 +378,8 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		 "variable for the code; may come many times"},
 		{"key", "KEY", OPT_TEXT, &r.key, 0, 0,
 		 "idempotency key; the same key runs once"},
+		{"no-wait", NULL, OPT_FLAG, &r.is_no_wait, 0, 0,
+		 "refused (75) when all places are taken, not after 60 s"},
 		{0},
 	};
 	struct args a;
