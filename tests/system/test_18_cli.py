@@ -135,6 +135,23 @@ def statuses():
     assert "killed by signal 9 (SIGKILL)" in p.stderr, p.stderr
 
 
+@case("a sandbox that cannot start is no failure of the code: 75, and doctor")
+def not_started():
+    with open(f"{BUILD}/images/images.json") as f:
+        images = json.load(f)
+    images["python"]["path"] = os.path.join(DIR, "gone.erofs")
+    folder = os.path.join(DIR, "images")
+    shutil.copytree(f"{BUILD}/images", folder, symlinks=True)
+    with open(f"{folder}/images.json", "w") as f:
+        json.dump(images, f)
+    d = Daemon(STATE + "-broken", images_dir=folder).start()
+    p = hutch("run", SUM, "--input", "[1]", env={"HUTCH_STATE": d.state})
+    equal((p.returncode, p.stdout), (75, ""), p.stderr)
+    assert "could not be prepared" in p.stderr, p.stderr
+    assert "gone.erofs" in p.stderr and "hutch doctor" in p.stderr, p.stderr
+    d.stop()
+
+
 @case("a shell script's output is not printed again as its result")
 def shell_result():
     f = write("json.sh", "echo '{\"sum\":3}'\n")
@@ -313,6 +330,11 @@ def served():
     url = f"http://{d.host}:{d.port}"
     p = hutch("--url", url, "--api-key", text, "ps", "--json", env=own)
     equal(p.returncode, 0, p.stderr)
+    with open("/dev/full", "w") as out:
+        p = subprocess.run([f"{BUILD}/hutch", "key", "create", "--name", "x"],
+                           stdout=out, stderr=subprocess.PIPE,
+                           env=dict(os.environ, **own))
+    equal(p.returncode, 70, p.stderr)
     p = hutch("key", "list", env=own)
     assert "laptop" in p.stdout and text not in p.stdout, p.stdout
     equal(hutch("key", "revoke", "--name", "laptop", env=own).returncode, 0)

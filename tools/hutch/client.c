@@ -300,16 +300,19 @@ bool answer_bool(struct json_span v, const char *path)
 static void print_error(const struct cli *c, const struct err *e, int status)
 {
 	const struct err_info *info = err_info(e->code);
+	const char *param = e->param;
 	struct json_out j = {0};
 
+	/* An option's name without its dashes, wherever the refusal is from. */
+	if (!strncmp(param, "--", 2))
+		param += 2;
 	json_out_begin(&j, NULL, '{');
 	json_out_begin(&j, "error", '{');
 	json_out_str(&j, "type", info->type);
 	json_out_str(&j, "code", c->http_status ? c->code : info->code);
 	json_out_str(&j, "message", e->text);
 	if (e->param[0])
-		json_out_str(&j, "param",
-			     e->param + 2 * !strncmp(e->param, "--", 2));
+		json_out_str(&j, "param", param);
 	if (c->request_id[0])
 		json_out_str(&j, "request_id", c->request_id);
 	json_out_bool(&j, "retryable", info->is_retryable);

@@ -17,7 +17,8 @@ static const char help[] =
 	"usage: hutch prepare [TEMPLATE...] [OPTIONS]\n\n"
 	"Makes the snapshots that runs of these templates restore; default "
 	"is lbb/python.\n"
-	"Done ahead, no run waits for it.\n\n"
+	"Done ahead, no run waits for it.  --json: an object for each "
+	"template.\n\n"
 	"  hutch prepare lbb/python lbb/node lbb/shell\n"
 	"  hutch prepare lbb/python --memory 4096 --vcpus 2\n";
 

@@ -197,9 +197,9 @@ static const char logs_help[] =
 	"output, its\n"
 	"standard error on standard error.  A one-call sandbox stands for "
 	"its command.\n"
-	"--json: one object with both as strings, when it is complete.  Bytes "
-	"that the\n"
-	"daemon did not keep are said on standard error.\n\n"
+	"--json: one object with both as strings; its eof says whether that "
+	"is all.\n"
+	"Bytes that the daemon did not keep are said on standard error.\n\n"
 	"  hutch logs cmd_...\n"
 	"  hutch logs cmd_... --follow\n"
 	"  hutch logs cmd_... --stream stderr\n";

@@ -49,8 +49,8 @@ static const char help[] =
 	"signal N, 75 not started or lost; 64 to 78: refused).\n"
 	"\n"
 	"Ctrl-C cancels the run.  While other runs hold all places it waits "
-	"for one, up to\n"
-	"60 s.  Tracebacks call the file <run>.\n"
+	"for one, up\n"
+	"to 60 s.  Tracebacks call the file <run>.\n"
 	"\n"
 	"Python and node code defines run(input, config); a shell script reads "
 	"its input\n"
@@ -365,7 +365,7 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		{"template", "NAME", OPT_TEXT, &r.source.template_name, 0, 0,
 		 "lbb/python, lbb/node or lbb/shell"},
 		{"timeout", "TIME", OPT_TEXT, &r.source.timeout, 0, 0,
-		 "seconds, or with a unit: 1500ms 90s 10m; default 60"},
+		 "seconds, or with a unit: 1500ms 90s 60m; default 60"},
 		{"memory", "MIB", OPT_U64, &r.source.memory_mib,
 		 LBB_MEMORY_MIB_MIN, LBB_MEMORY_MIB_MAX,
 		 "memory of the sandbox, 128 to 8192, default 1024"},
