@@ -84,7 +84,7 @@ def qemu_boot(table, soft):
         "-device", "virtio-blk-device,drive=d"]))
     try:
         table.add("cold boot to init's first word", "qemu",
-                  [m.until(b"hutch-init", SECONDS_PER_BOOT)], "ms")
+                  [m.until(b"hutch-init:", SECONDS_PER_BOOT)], "ms")
     except (TimeoutError, EOFError) as error:
         note(f"QEMU's boot: {error}")
     finally:
