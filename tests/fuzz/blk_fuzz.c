@@ -7,6 +7,7 @@
  * request got its status byte.
  */
 #include "../../vmm/virtio/blk.h"
+#include "driver.h"
 #include "fuzz.h"
 #include "input.h"
 #include <stdlib.h>
@@ -56,25 +57,14 @@ static void set_up(void)
 
 static void wr(uint32_t off, uint32_t v)
 {
-	virtio_mmio_write(dev, off, &v, 4);
+	driver_write(dev, off, v);
 }
 
 static void go_live(void)
 {
 	wr(0x70, 0);
-	wr(0x70, 1);
-	wr(0x70, 3);
-	wr(0x24, 0);
-	wr(0x20, (uint32_t)dev->features);
-	wr(0x24, 1);
-	wr(0x20, (uint32_t)(dev->features >> 32));
-	wr(0x70, 11);
-	wr(0x30, 0);
-	wr(0x38, QUEUE);
-	wr(0x80, DESC_AT);
-	wr(0x90, AVAIL_AT);
-	wr(0xa0, USED_AT);
-	wr(0x44, 1);
+	driver_negotiate(dev);
+	driver_queue(dev, 0, QUEUE, DESC_AT, AVAIL_AT, USED_AT);
 	wr(0x70, 15);
 	check(dev->status == 15);
 }

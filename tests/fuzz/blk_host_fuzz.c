@@ -11,6 +11,7 @@
  */
 #include "../../vmm/virtio/blk_priv.h"
 #include "../hostile/played_io.h"
+#include "driver.h"
 #include "fuzz.h"
 #include "input.h"
 #include <errno.h>
@@ -44,7 +45,7 @@ static void check(bool is_true)
 
 static void wr(uint32_t off, uint32_t v)
 {
-	virtio_mmio_write(dev, off, &v, 4);
+	driver_write(dev, off, v);
 }
 
 static void start(void)
@@ -62,19 +63,8 @@ static void start(void)
 	played_begin(dev);
 	n_put = used_seen = 0;
 	has_failed = false;
-	wr(0x70, 1);
-	wr(0x70, 3);
-	wr(0x24, 0);
-	wr(0x20, (uint32_t)dev->features);
-	wr(0x24, 1);
-	wr(0x20, (uint32_t)(dev->features >> 32));
-	wr(0x70, 11);
-	wr(0x30, 0);
-	wr(0x38, QUEUE);
-	wr(0x80, DESC_AT);
-	wr(0x90, AVAIL_AT);
-	wr(0xa0, USED_AT);
-	wr(0x44, 1);
+	driver_negotiate(dev);
+	driver_queue(dev, 0, QUEUE, DESC_AT, AVAIL_AT, USED_AT);
 	wr(0x70, 15);
 	check(dev->status == 15);
 }

@@ -11,6 +11,7 @@
  */
 #include "../../vmm/virtio/blk_priv.h"
 #include "../../vmm/virtio/vsock.h"
+#include "driver.h"
 #include "fuzz.h"
 #include "input.h"
 #include <errno.h>
@@ -47,11 +48,6 @@ static void check(bool is_true)
 		abort();
 }
 
-static void wr(struct virtio_dev *d, uint32_t off, uint32_t v)
-{
-	virtio_mmio_write(d, off, &v, 4);
-}
-
 /* Until nothing is in flight: a reset would wait for it. */
 static void settle(struct unit *u)
 {
@@ -67,25 +63,15 @@ static void go_live(struct unit *u)
 {
 	struct virtio_dev *d = u->dev;
 
-	wr(d, 0x70, 0);
-	wr(d, 0x70, 1);
-	wr(d, 0x70, 3);
-	wr(d, 0x24, 0);
-	wr(d, 0x20, (uint32_t)d->features);
-	wr(d, 0x24, 1);
-	wr(d, 0x20, (uint32_t)(d->features >> 32));
-	wr(d, 0x70, 11);
+	driver_write(d, 0x70, 0);
+	driver_negotiate(d);
 	for (uint32_t q = 0; q < d->ops->n_queues; q++) {
 		uint32_t at = RINGS_AT * (q + 1);
 
-		wr(d, 0x30, q);
-		wr(d, 0x38, d->ops->queue_max[q] / 2);
-		wr(d, 0x80, at);
-		wr(d, 0x90, at + AVAIL_OFF);
-		wr(d, 0xa0, at + USED_OFF);
-		wr(d, 0x44, 1);
+		driver_queue(d, q, d->ops->queue_max[q] / 2, at, at + AVAIL_OFF,
+			     at + USED_OFF);
 	}
-	wr(d, 0x70, 15);
+	driver_write(d, 0x70, 15);
 	check(d->status == 15);
 }
 
@@ -117,7 +103,7 @@ static void unit_up(struct unit *u, bool is_vsock, bool use_ring)
 	check(io_device_add(u->io, u->dev) == 0);
 	go_live(u);
 	virtio_dev_save(u->dev, &u->live);
-	wr(u->dev, 0x70, 0);
+	driver_write(u->dev, 0x70, 0);
 }
 
 /* ---- edits ---- */
@@ -287,7 +273,7 @@ static void serve(struct in *in, struct unit *u)
 {
 	chains_put(in, u->dev);
 	for (uint32_t q = 0; q < u->dev->ops->n_queues; q++)
-		wr(u->dev, 0x50, q);
+		driver_write(u->dev, 0x50, q);
 	settle(u);
 	if (u->v && asked)
 		vsock_answer(u->v, asked, -1);
@@ -323,7 +309,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	}
 	settle(u);
 	go_live(u); /* whatever was loaded */
-	wr(u->dev, 0x70, 0);
+	driver_write(u->dev, 0x70, 0);
 	settle(u);
 	return 0;
 }

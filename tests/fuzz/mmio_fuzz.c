@@ -7,6 +7,7 @@
  * is one that vq_check takes.  Reached = the device went live.
  */
 #include "../../vmm/virtio/blk.h"
+#include "driver.h"
 #include "fuzz.h"
 #include "input.h"
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static void set_up(void)
 
 static void wr(uint32_t off, uint32_t v)
 {
-	virtio_mmio_write(dev, off, &v, 4);
+	driver_write(dev, off, v);
 }
 
 static void driver_step(struct in *in)
@@ -53,21 +54,10 @@ static void driver_step(struct in *in)
 
 	switch (n % 8) {
 	case 0: /* to FEATURES_OK */
-		wr(0x70, 1);
-		wr(0x70, 3);
-		wr(0x24, 0);
-		wr(0x20, (uint32_t)dev->features);
-		wr(0x24, 1);
-		wr(0x20, (uint32_t)(dev->features >> 32));
-		wr(0x70, 11);
+		driver_negotiate(dev);
 		break;
 	case 1: /* a queue */
-		wr(0x30, 0);
-		wr(0x38, 1u << n / 8 % 9);
-		wr(0x80, 0x1000);
-		wr(0x90, 0x3000);
-		wr(0xa0, 0x4000);
-		wr(0x44, 1);
+		driver_queue(dev, 0, 1u << n / 8 % 9, 0x1000, 0x3000, 0x4000);
 		break;
 	case 2:
 		wr(0x70, 15);

@@ -7,6 +7,7 @@
  * held, saved and loaded.  Reached = a connection was asked for.
  */
 #include "../../vmm/virtio/vsock.h"
+#include "driver.h"
 #include "fuzz.h"
 #include "input.h"
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static void set_up(void)
 
 static void wr(uint32_t off, uint32_t val)
 {
-	virtio_mmio_write(dev, off, &val, 4);
+	driver_write(dev, off, val);
 }
 
 static void go_live(void)
@@ -74,20 +75,10 @@ static void go_live(void)
 	wr(0x70, 0);
 	memset(idx, 0, sizeof(idx));
 	memset(ram.host, 0, 0x4000);
-	wr(0x70, 1);
-	wr(0x70, 3);
-	wr(0x24, 0);
-	wr(0x20, (uint32_t)dev->features);
-	wr(0x24, 1);
-	wr(0x20, (uint32_t)(dev->features >> 32));
-	wr(0x70, 11);
+	driver_negotiate(dev);
 	for (uint32_t q = 0; q < 3; q++) {
-		wr(0x30, q);
-		wr(0x38, ring[q].size);
-		wr(0x80, (uint32_t)ring[q].desc);
-		wr(0x90, (uint32_t)ring[q].avail);
-		wr(0xa0, (uint32_t)ring[q].used);
-		wr(0x44, 1);
+		driver_queue(dev, q, ring[q].size, (uint32_t)ring[q].desc,
+			     (uint32_t)ring[q].avail, (uint32_t)ring[q].used);
 	}
 	wr(0x70, 15);
 	check(dev->status == 15);

@@ -17,6 +17,7 @@
 
 #include "../../vmm/io.h"
 #include "../../vmm/virtio/virtio.h"
+#include "registers.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -31,31 +32,6 @@
 #define GUEST_CANARY_BYTES (64u << 10)
 #define GUEST_RINGS_BYTES  (64u << 10)
 #define GUEST_WAIT_MS	   5000
-
-enum reg {
-	R_MAGIC = 0x00,
-	R_VERSION = 0x04,
-	R_ID = 0x08,
-	R_VENDOR = 0x0c,
-	R_DEV_FEAT = 0x10,
-	R_DEV_FEAT_SEL = 0x14,
-	R_DRV_FEAT = 0x20,
-	R_DRV_FEAT_SEL = 0x24,
-	R_QSEL = 0x30,
-	R_QNUM_MAX = 0x34,
-	R_QNUM = 0x38,
-	R_QREADY = 0x44,
-	R_NOTIFY = 0x50,
-	R_ISR = 0x60,
-	R_ISR_ACK = 0x64,
-	R_STATUS = 0x70,
-	R_DESC = 0x80,
-	R_AVAIL = 0x90,
-	R_USED = 0xa0,
-	R_SHM = 0xb0,
-	R_GEN = 0xfc,
-	R_CFG = 0x100,
-};
 
 enum desc_flag { F_NEXT = 1, F_WRITE = 2, F_INDIRECT = 4 };
 
