@@ -3,9 +3,8 @@
  * cache to a run, and each way that it can fail.
  */
 #include "../clock.h"
-#include "../loop.h"
 #include "fd.h"
-#include "link_priv.h"
+#include "link_test_util.h"
 #include "template_priv.h"
 #include "vm.h"
 #include <dirent.h>
@@ -23,15 +22,6 @@
 /* after the headers it needs */
 #include <cmocka.h>
 
-#define SHA_ABC                                                                \
-	"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-#define IMAGES                                                                 \
-	"{\"python\": {\"path\": \"root\", \"bytes\": 3, \"sha256\": "         \
-	"\"" SHA_ABC "\"}}"
-
-static char folder[64], vmm_path[4096];
-static struct loop *loop;
-static struct link *lnk;
 static const struct shape shape = {
 	.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
 
@@ -43,32 +33,9 @@ struct seen {
 	struct vm *vm;
 };
 
-static void file_put(const char *name, const char *text)
+static int open_again(void)
 {
-	char path[200];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	assert_true(fd >= 0);
-	assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
-	close(fd);
-}
-
-static int link_open(void)
-{
-	struct link_config cfg = {.vmm_path = vmm_path, .uid_base = 20000};
-	static char paths[4][128];
-	struct err e = {0};
-
-	for (int i = 0; i < 4; i++)
-		snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder,
-			 (const char *[]){"state", "cache", "", "init"}[i]);
-	cfg.state_dir = paths[0];
-	cfg.cache_dir = paths[1];
-	cfg.images_dir = paths[2];
-	cfg.init_image = paths[3];
-	if (loop_create(&loop) || link_create(&lnk, loop, &cfg, &e))
+	if (link_open())
 		return -1;
 	lnk->times = (struct link_times){.bind_ms = 500,
 					 .start_ms = 500,
@@ -82,24 +49,7 @@ static int link_open(void)
 static int setup(void **state)
 {
 	(void)state;
-	snprintf(folder, sizeof(folder), "/tmp/hutch-maker-test-XXXXXX");
-	if (!mkdtemp(folder))
-		return -1;
-	file_put("init", "abc");
-	file_put("root", "abc");
-	file_put("images.json", IMAGES);
-	return link_open();
-}
-
-static int teardown(void **state)
-{
-	char cmd[128];
-
-	(void)state;
-	link_destroy(lnk);
-	loop_destroy(loop);
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", folder);
-	return system(cmd);
+	return folder_make() ? -1 : open_again();
 }
 
 static void on_progress(void *ctx, const char *text)
@@ -473,7 +423,7 @@ static void test_end_while_making(void **state)
 		link_destroy(lnk);
 		loop_destroy(loop);
 		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-		assert_int_equal(link_open(), 0);
+		assert_int_equal(open_again(), 0);
 	}
 	assert_int_equal(entries_new(), 0);
 }
@@ -492,15 +442,11 @@ int main(int argc, char **argv)
 	};
 
 	(void)argc;
-	snprintf(vmm_path, sizeof(vmm_path), "%.*s/hostile_vmm",
-		 (int)(strrchr(argv[0], '/') - argv[0]), argv[0]);
-	if (access(vmm_path, X_OK)) {
-		printf("skip: %s is not built\n", vmm_path);
+	if (!vmm_find(argv[0]))
 		return 77;
-	}
 	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK)) {
 		printf("skip: no mke2fs (package e2fsprogs)\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, link_remove);
 }

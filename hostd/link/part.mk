@@ -42,10 +42,10 @@ UNIT_TESTS += tests/hostd/vm_test tests/hostd/maker_test
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
 	$(BASE_SRCS)))
 $(eval $(call program,tests/hostd/vm_test,hostd/link/vm_test.c \
-	hostd/link/vm_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) \
+	hostd/link/vm_test_util.c hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) \
 	$(BASE_SRCS),$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(eval $(call program,tests/hostd/maker_test,hostd/link/maker_test.c \
-	$(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
+	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka -Wl$(,)--wrap=json_load_file))
 $(B)/tests/hostd/vm_test $(B)/tests/hostd/maker_test: | \
 	$(B)/tests/hostd/hostile_vmm

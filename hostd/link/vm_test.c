@@ -214,7 +214,7 @@ static void test_hostile_control(void **state)
 
 static void end_and_begin(void)
 {
-	assert_int_equal(teardown(NULL), 0);
+	assert_int_equal(link_remove(NULL), 0);
 	assert_int_equal(setup(NULL), 0);
 }
 
@@ -289,5 +289,5 @@ int main(int argc, char **argv)
 	(void)argc;
 	if (!vmm_find(argv[0]))
 		return 77;
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, link_remove);
 }

@@ -8,18 +8,10 @@
 #include "template_priv.h"
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define SHA_ABC                                                                \
-	"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-static char folder[64], vmm_path[4096];
-struct loop *loop;
-struct link *lnk;
 
 static void on_progress(void *ctx, const char *text)
 {
@@ -87,18 +79,6 @@ const struct vm_ops ops = {on_progress, on_bound, on_started,
 /* ---- a cache entry whose state file is the script -------------------------
  */
 
-static void file_put(const char *name, const char *text)
-{
-	char path[200];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	assert_true(fd >= 0);
-	assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
-	close(fd);
-}
-
 static void key_now(char hex[KEY_HEX_BYTES])
 {
 	struct key_inputs in = {
@@ -143,28 +123,11 @@ void entry_put(const char *script)
 
 int setup(void **state)
 {
-	struct link_config cfg = {
-		.vmm_path = vmm_path, .uid_base = 20000, .is_confined = false};
-	static char paths[4][128];
-	struct err e = {0};
-
 	(void)state;
-	snprintf(folder, sizeof(folder), "/tmp/hutch-vm-test-XXXXXX");
-	if (!mkdtemp(folder))
+	if (folder_make())
 		return -1;
-	for (int i = 0; i < 4; i++)
-		snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder,
-			 (const char *[]){"state", "cache", "", "init"}[i]);
-	cfg.state_dir = paths[0];
-	cfg.cache_dir = paths[1];
-	cfg.images_dir = paths[2];
-	cfg.init_image = paths[3];
-	file_put("init", "abc");
-	file_put("root", "abc");
 	file_put("vmlinux", "abc");
-	file_put("images.json", "{\"python\": {\"path\": \"root\", \"bytes\": "
-				"3, \"sha256\": \"" SHA_ABC "\"}}");
-	if (loop_create(&loop) || link_create(&lnk, loop, &cfg, &e))
+	if (link_open())
 		return -1;
 	lnk->times = (struct link_times){.bind_ms = 300,
 					 .start_ms = 300,
@@ -173,23 +136,6 @@ int setup(void **state)
 					 .prepare_ms = 300,
 					 .snapshot_ms = 300};
 	return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type,
-		      struct FTW *at)
-{
-	(void)st;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
-int teardown(void **state)
-{
-	(void)state;
-	link_destroy(lnk);
-	loop_destroy(loop);
-	return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 unsigned fds_open(void)
@@ -274,15 +220,4 @@ unsigned memory_count(const uint8_t masked[SECRET_BYTES])
 	fclose(maps);
 	close(mem);
 	return n;
-}
-
-bool vmm_find(const char *argv0)
-{
-	snprintf(vmm_path, sizeof(vmm_path), "%.*s/hostile_vmm",
-		 (int)(strrchr(argv0, '/') - argv0), argv0);
-	if (access(vmm_path, X_OK)) {
-		printf("skip: %s is not built\n", vmm_path);
-		return false;
-	}
-	return true;
 }

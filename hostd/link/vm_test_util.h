@@ -9,16 +9,12 @@
 #define HUTCHD_VM_TEST_UTIL_H
 
 #include "../clock.h"
-#include "../loop.h"
-#include "link_priv.h"
+#include "link_test_util.h"
 #include "vm.h"
 #include <setjmp.h>
 #include <stdarg.h>
 /* after the headers it needs */
 #include <cmocka.h>
-
-extern struct loop *loop;
-extern struct link *lnk;
 
 /* What came of a VM; the context of `ops`. */
 struct seen {
@@ -36,10 +32,7 @@ extern const struct vm_ops ops;
 extern const struct vm_spec test_spec;
 extern const char *const *run_env; /* of the command that play() gives */
 
-/* Of argv[0]'s folder; false, and said, when it is not built. */
-bool vmm_find(const char *argv0);
-int setup(void **state);
-int teardown(void **state);
+int setup(void **state); /* ends by link_remove */
 /* The script of the VMs from now on. */
 void entry_put(const char *script);
 /* Plays `script` until the VM is gone. */
