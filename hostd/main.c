@@ -114,7 +114,7 @@ static void set_log_level(const char *name)
  */
 static void drain_check(struct daemon *d)
 {
-	int64_t now = clock_mono_us() / 1000;
+	int64_t now = clock_mono_ms();
 	struct http_stats http;
 	struct engine_stats engine;
 	bool is_quiet;
@@ -159,8 +159,8 @@ static void on_signal(struct loop_watch *w, uint32_t revents)
 		return;
 	}
 	http_server_drain(sv->http);
-	d->drain_end_ms = clock_mono_us() / 1000 +
-			  (int64_t)d->config.drain_seconds * 1000;
+	d->drain_end_ms =
+		clock_mono_ms() + (int64_t)d->config.drain_seconds * 1000;
 	drain_check(d);
 }
 

@@ -25,8 +25,7 @@ static void sbx_started(struct sandbox_rec *r, int64_t now_ms)
 
 static void sbx_ended(struct sandbox_rec *r, int64_t now_ms)
 {
-	r->ended_ms = record_time(now_ms, r->started_ms ? r->started_ms
-							: r->created_ms);
+	r->ended_ms = record_end_time(now_ms, r->created_ms, r->started_ms);
 	r->progress[0] = 0;
 }
 
@@ -80,8 +79,7 @@ static void cmd_started(struct command_rec *r, int64_t now_ms)
 
 static void cmd_ended(struct command_rec *r, int64_t now_ms)
 {
-	r->ended_ms = record_time(now_ms, r->started_ms ? r->started_ms
-							: r->created_ms);
+	r->ended_ms = record_end_time(now_ms, r->created_ms, r->started_ms);
 }
 
 static const struct {

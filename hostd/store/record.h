@@ -150,4 +150,11 @@ static inline int64_t record_time(int64_t now_ms, int64_t not_before_ms)
 	return now_ms > not_before_ms ? now_ms : not_before_ms;
 }
 
+/* started_ms: 0 = it never was. */
+static inline int64_t record_end_time(int64_t now_ms, int64_t created_ms,
+				      int64_t started_ms)
+{
+	return record_time(now_ms, started_ms ? started_ms : created_ms);
+}
+
 #endif

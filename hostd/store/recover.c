@@ -95,8 +95,8 @@ static int end_command(struct db *db, const char *id,
 	if (rc)
 		return rc == -EBADMSG ? 0 : rc;
 	cmd.status = CMD_LOST;
-	cmd.ended_ms = record_time(
-		rec->now_ms, cmd.started_ms ? cmd.started_ms : cmd.created_ms);
+	cmd.ended_ms =
+		record_end_time(rec->now_ms, cmd.created_ms, cmd.started_ms);
 	cmd.reason = END_DAEMON_RESTART;
 	if (!sandbox_read(db, cmd.sandbox, &sbx) && sbx.status == SBX_LOST)
 		cmd.reason = sbx.reason;

@@ -162,6 +162,14 @@ static int keep_environment(const struct auth *a, struct key_op *op,
 	return 0;
 }
 
+static int name_taken(const struct key_op *op, struct err *e)
+{
+	return err_set(e, ERR_INVALID_REQUEST, "name",
+		       "environment %s has a key %s; take another name, or "
+		       "revoke that one first",
+		       op->info.environment, op->info.name);
+}
+
 static int decode(struct request *r, struct key_op *op, struct json_span body,
 		  struct err *e)
 {
@@ -175,10 +183,7 @@ static int decode(struct request *r, struct key_op *op, struct json_span body,
 		return err_set(e, ERR_INVALID_REQUEST, "name",
 			       "the field name is missing");
 	if (auth_has(r->services->auth, op->info.environment, op->info.name))
-		return err_set(e, ERR_INVALID_REQUEST, "name",
-			       "environment %s has a key %s; take another "
-			       "name, or revoke that one first",
-			       op->info.environment, op->info.name);
+		return name_taken(op, e);
 	if (keep_environment(r->services->auth, op, e))
 		return -1;
 	if (auth_new_key(&op->made))
@@ -195,10 +200,7 @@ static void on_made(void *ctx, int rc)
 
 	r->op = NULL;
 	if (rc == -EEXIST)
-		err_set(&e, ERR_INVALID_REQUEST, "name",
-			"environment %s has a key %s; take another "
-			"name, or revoke that one first",
-			op->info.environment, op->info.name);
+		name_taken(op, &e);
 	else if (rc)
 		err_set(&e, ERR_INTERNAL, NULL, "cannot store the key: %s",
 			strerror(-rc));
