@@ -297,6 +297,12 @@ bool answer_bool(struct json_span v, const char *path)
 	return v.at && json_at(v, path, &s) && !json_bool(s, &is) && is;
 }
 
+void cli_print_json(struct json_out *j)
+{
+	printf("%.*s\n", (int)j->buf.len, (char *)j->buf.data);
+	json_out_finish(j);
+}
+
 static void print_error(const struct cli *c, const struct err *e, int status)
 {
 	const struct err_info *info = err_info(e->code);
@@ -321,8 +327,7 @@ static void print_error(const struct cli *c, const struct err *e, int status)
 	json_out_end(&j, '}');
 	json_out_i64(&j, "exit_status", status);
 	json_out_end(&j, '}');
-	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
-	json_out_finish(&j);
+	cli_print_json(&j);
 }
 
 int cli_fail(const struct cli *c, const struct err *e)

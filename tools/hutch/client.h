@@ -85,6 +85,9 @@ const char *answer_text(struct json_span v, const char *path, char *dst,
 int64_t answer_int(struct json_span v, const char *path, int64_t otherwise);
 bool answer_bool(struct json_span v, const char *path);
 
+/* The finished object as a line of standard output; `j` is empty after it. */
+void cli_print_json(struct json_out *j);
+
 /*
  * Message on standard error and, with --json, the error envelope on standard
  * output; returns the exit status of the refusal.

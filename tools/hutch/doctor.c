@@ -92,8 +92,7 @@ int cmd_doctor(struct cli *c, int argc, char **argv)
 		json_out_end(&d.json, ']');
 		json_out_bool(&d.json, "ok", !d.n[DOCTOR_FAIL]);
 		json_out_end(&d.json, '}');
-		printf("%.*s\n", (int)d.json.buf.len, (char *)d.json.buf.data);
-		json_out_finish(&d.json);
+		cli_print_json(&d.json);
 	} else {
 		printf("%u ok, %u warn, %u fail\n", d.n[DOCTOR_OK],
 		       d.n[DOCTOR_WARN], d.n[DOCTOR_FAIL]);

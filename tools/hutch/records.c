@@ -256,8 +256,7 @@ static void print_logs(const char *command, const struct pump *pumps)
 	}
 	json_out_bool(&j, "eof", is_over);
 	json_out_end(&j, '}');
-	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
-	json_out_finish(&j);
+	cli_print_json(&j);
 }
 
 int cmd_logs(struct cli *c, int argc, char **argv)

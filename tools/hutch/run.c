@@ -271,8 +271,7 @@ static void print_json(struct run *r)
 	pump_json(&r->err, &j);
 	json_out_bool(&j, "truncated", r->out.omitted || r->err.omitted);
 	json_out_end(&j, '}');
-	printf("%.*s\n", (int)j.buf.len, (char *)j.buf.data);
-	json_out_finish(&j);
+	cli_print_json(&j);
 }
 
 /*
