@@ -91,9 +91,7 @@ static int set_up(struct err *e)
 	if (opt.is_restore ? load_snapshot(e) < 0 : load_kernel(e) < 0)
 		return -1;
 	kvm_dev_close(&vm.kvm);
-	if (vm_start(&vm, e) < 0)
-		return -1;
-	return confine_thread(CONFINE_MAIN, e);
+	return vm_start(&vm, e);
 }
 
 int main(int argc, char **argv)

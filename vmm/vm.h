@@ -60,7 +60,8 @@ struct vm {
 
 /* Memory, devices and vCPUs as `o` says; all parked, nothing loaded. */
 int vm_create(struct vm *vm, struct options *o, struct err *e);
-/* Start the threads (each confined); the vCPUs stay parked. */
+/* Start the threads; all are then confined, the caller too.  The vCPUs stay
+ * parked. */
 int vm_start(struct vm *vm, struct err *e);
 
 /* Main thread.  Paused: all vCPUs parked, no disk operation in flight, no
