@@ -82,10 +82,10 @@ static int look(const char *dir, bool *ret_has_db, char *ret_foreign,
 }
 
 /*
- * The folder is ours to fill and to close to others: a new one, an empty one,
- * a state.  /tmp or a home given by mistake is none of these.
+ * May the folder be filled and closed to others: a new one, an empty one, a
+ * state.  /tmp or a home given by mistake is none of these.
  */
-static int claim(const char *dir, mode_t mode, struct err *e)
+static int check(const char *dir, mode_t mode, struct err *e)
 {
 	char foreign[NAME_MAX + 1];
 	bool has_db;
@@ -98,16 +98,28 @@ static int claim(const char *dir, mode_t mode, struct err *e)
 			       "state: it holds \"%.64s\" and no hutch.db; "
 			       "name an empty or a new folder, e.g. %s/hutch",
 			       dir, log_text(foreign, strlen(foreign)).s, dir);
-	if (!(mode & 077))
-		return 0;
-	if (*foreign)
+	if ((mode & 077) && *foreign)
 		return err_set(e, ERR_INVALID_REQUEST, "state_dir",
 			       "the state folder %s is open to other users "
 			       "(mode %04o) and holds \"%.64s\", which is not "
 			       "hutch's: move that away, or run chmod 700 %s",
 			       dir, mode & 07777,
 			       log_text(foreign, strlen(foreign)).s, dir);
-	if (chmod(dir, 0700))
+	return 0;
+}
+
+int state_dir_check(const char *dir, struct err *e)
+{
+	struct stat st;
+
+	return stat(dir, &st) ? 0 : check(dir, st.st_mode, e);
+}
+
+static int claim(const char *dir, mode_t mode, struct err *e)
+{
+	if (check(dir, mode, e))
+		return -1;
+	if ((mode & 077) && chmod(dir, 0700))
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "the state folder %s: chmod 0700: %m", dir);
 	return 0;

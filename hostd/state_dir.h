@@ -23,6 +23,10 @@
  */
 int state_dir_open(const char *dir, struct err *e);
 
+/* Would state_dir_open refuse the folder for what lies in it?  Changes
+ * nothing; 0 when there is no such folder yet. */
+int state_dir_check(const char *dir, struct err *e);
+
 /* "" in `node` reads or makes the file. */
 int state_dir_node(const char *dir, char node[NODE_BYTES + 1], struct err *e);
 

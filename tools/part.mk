@@ -1,6 +1,6 @@
 # hutch, the command line.  It reads JSON with the daemon's reader, asks KVM
-# with the VMM's probe and checks images with the daemon's code, so that there
-# is one of each.
+# with the VMM's probe and checks images and the state folder with the daemon's
+# code, so that there is one of each.
 HUTCH_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
@@ -10,7 +10,7 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
-	records.c key.c prepare.c serve.c) \
+	records.c key.c prepare.c serve.c) hostd/state_dir.c \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson
@@ -25,7 +25,7 @@ $(eval $(call program,tests/tools/args_test,tools/hutch/args_test.c \
 $(eval $(call program,tests/tools/http_test,tools/hutch/http_test.c \
 	$(BASE_SRCS),-lpthread -lcmocka))
 HUTCH_CLIENT_SRCS := $(addprefix tools/hutch/,client.c http.c daemon.c \
-	wording.c)
+	wording.c) hostd/state_dir.c
 $(eval $(call program,tests/tools/outcome_test,tools/hutch/outcome_test.c \
 	$(HUTCH_CLIENT_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/tools/wording_test,tools/hutch/wording_test.c \

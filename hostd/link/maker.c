@@ -177,6 +177,7 @@ static void on_hello(void *ctx, const char *kernel, const char *init)
 		rc = gp_down_prepare(
 			&m->channel.out, base_runner(m->t->shape.base),
 			shape_has_preload(&m->t->shape), true, entropy);
+	explicit_bzero(entropy, sizeof(entropy));
 	if (rc) {
 		maker_fail(m, "out of memory");
 		return;

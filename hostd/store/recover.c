@@ -21,7 +21,8 @@ struct recover_op {
 
 static void end_sandbox(struct sandbox_rec *r, const struct recover_op *rec)
 {
-	r->ended_ms = record_time(rec->now_ms, r->created_ms);
+	r->ended_ms =
+		record_end_time(rec->now_ms, r->created_ms, r->started_ms);
 	if (r->status == SBX_DESTROYING) {
 		r->status = SBX_DESTROYED;
 		return;

@@ -399,12 +399,14 @@ def foreign_folder():
     os.chmod(top, 0o755)
     with open(f"{top}/letter", "w") as f:
         f.write("dear")
-    p = subprocess.run([f"{hutchlib.BUILD}/hutchd", "--state", top],
-                       capture_output=True, text=True, timeout=30)
-    equal(p.returncode, 64)
-    assert f'{top} is not empty' in p.stderr, p.stderr
-    assert '"letter"' in p.stderr, p.stderr
-    equal((os.listdir(top), os.stat(top).st_mode & 0o777), (["letter"], 0o755))
+    for argv in (["hutchd", "--state", top], ["hutch", "--state", top, "ps"]):
+        p = subprocess.run([f"{hutchlib.BUILD}/{argv[0]}", *argv[1:]],
+                           capture_output=True, text=True, timeout=30)
+        equal(p.returncode, 64)
+        assert f'{top} is not empty' in p.stderr, p.stderr
+        assert '"letter"' in p.stderr, p.stderr
+        equal((os.listdir(top), os.stat(top).st_mode & 0o777),
+              (["letter"], 0o755))
 
 
 @case("after all this: no descriptor and no body is left")

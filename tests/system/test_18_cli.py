@@ -337,6 +337,11 @@ def served():
     equal(p.returncode, 70, p.stderr)
     p = hutch("key", "list", env=own)
     assert "laptop" in p.stdout and text not in p.stdout, p.stdout
+    free = ("key", "create", "--name", "other", "--plan", "free")
+    p = hutch(*free, env=own)
+    equal(p.returncode, 64, p.stderr)
+    assert "(hutch key create --change-environment)" in p.stderr, p.stderr
+    equal(hutch(*free, "--change-environment", env=own).returncode, 0)
     equal(hutch("key", "revoke", "--name", "laptop", env=own).returncode, 0)
     p = hutch("--url", url, "--api-key", text, "ps", env=own)
     equal(p.returncode, 77, p.stderr)

@@ -349,6 +349,14 @@ int cli_fail(const struct cli *c, const struct err *e)
 	return status;
 }
 
+int cli_expect_local(const struct cli *c, const char *does, struct err *e)
+{
+	if (!c->url)
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, "url",
+		       "%s on the host, with --state, not with --url", does);
+}
+
 int cli_usage(const struct cli *c, const char *command, const struct err *e)
 {
 	if (c->is_json || c->wants_json)

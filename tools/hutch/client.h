@@ -93,7 +93,9 @@ void cli_print_json(struct json_out *j);
  * output; returns the exit status of the refusal.
  */
 int cli_fail(const struct cli *c, const struct err *e);
-/* The same for a mistake on the command line. */
+/* Refuses --url: what `does` says ("keys are managed") is for the host. */
+int cli_expect_local(const struct cli *c, const char *does, struct err *e);
+/* cli_fail for a mistake on the command line. */
 int cli_usage(const struct cli *c, const char *command, const struct err *e);
 
 #endif

@@ -1,5 +1,6 @@
 /* A daemon of our own, when none runs; see daemon.h. */
 #include "daemon.h"
+#include "../../hostd/state_dir.h"
 #include "fd.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -205,7 +206,7 @@ int daemon_connect(struct cli *c, enum cli_need need, struct err *e)
 			       "serve), or name another state folder with "
 			       "--state or HUTCH_STATE",
 			       c->state_dir);
-	if (daemon_make_state(c, e))
+	if (state_dir_check(c->state_dir, e) || daemon_make_state(c, e))
 		return -1;
 	/* One at a time decides whether to start or to end a daemon. */
 	start_lock = open_in_state(c, "start.lock", O_RDWR | O_CREAT);

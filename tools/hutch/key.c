@@ -10,6 +10,7 @@
 static const char help[] =
 	"usage: hutch key create --name NAME [--environment NAME] [--plan "
 	"full|free]\n"
+	"                 [--change-environment]\n"
 	"       hutch key list\n"
 	"       hutch key revoke --name NAME [--environment NAME]\n\n"
 	"API keys for clients over HTTP.  `create` prints the key, once: the "
@@ -25,6 +26,7 @@ static const char help[] =
 struct key {
 	struct cli *c;
 	const char *name, *environment, *plan;
+	bool is_change;
 };
 
 static int key_create(struct key *k, struct err *e)
@@ -40,6 +42,8 @@ static int key_create(struct key *k, struct err *e)
 		json_out_str(&j, "environment", k->environment);
 	if (k->plan)
 		json_out_str(&j, "plan", k->plan);
+	if (k->is_change)
+		json_out_bool(&j, "change_environment", true);
 	json_out_end(&j, '}');
 	rc = cli_call(k->c, "POST", "/admin/keys", &j.buf, NULL, &a, e);
 	json_out_finish(&j);
@@ -121,6 +125,8 @@ int cmd_key(struct cli *c, int argc, char **argv)
 		 "environment of the key, default local"},
 		{"plan", "PLAN", OPT_TEXT, &k.plan, 0, 0,
 		 "full (default) or free: may read, not run"},
+		{"change-environment", NULL, OPT_FLAG, &k.is_change, 0, 0,
+		 "--plan is meant for all keys of the environment"},
 		{0},
 	};
 	struct args args;
@@ -131,13 +137,8 @@ int cmd_key(struct cli *c, int argc, char **argv)
 		return cli_usage(c, "key", &e);
 	if (args.is_help)
 		return cli_help(help, opts);
-	if (c->url) {
-		err_set(&e, ERR_INVALID_REQUEST, "url",
-			"keys are managed on the host, with --state, not with "
-			"--url");
-		return cli_usage(c, "key", &e);
-	}
-	if (args_expect(&args, 1, 1, "create, list or revoke", &e))
+	if (cli_expect_local(c, "keys are managed", &e) ||
+	    args_expect(&args, 1, 1, "create, list or revoke", &e))
 		return cli_usage(c, "key", &e);
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
 		if (strcmp(verbs[i].name, args.rest[0]))

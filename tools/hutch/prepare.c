@@ -125,12 +125,8 @@ int cmd_prepare(struct cli *c, int argc, char **argv)
 		return cli_usage(c, "prepare", &e);
 	if (args.is_help)
 		return cli_help(help, opts);
-	if (c->url) {
-		err_set(&e, ERR_INVALID_REQUEST, "url",
-			"snapshots are made on the host, with --state, not "
-			"with --url");
+	if (cli_expect_local(c, "snapshots are made", &e))
 		return cli_usage(c, "prepare", &e);
-	}
 	if (args.n) {
 		names = args.rest;
 		n = args.n;

@@ -135,7 +135,8 @@ static int keep_environment(const struct auth *a, struct key_op *op,
 {
 	static const char advice[] =
 		"the new value would be for all its keys: leave the field out, "
-		"or send \"change_environment\": true";
+		"or send \"change_environment\": true (hutch key create "
+		"--change-environment)";
 	const struct key_info *k;
 
 	for (size_t i = 0; (k = auth_key(a, i)); i++)
