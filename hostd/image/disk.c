@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,14 +100,15 @@ static int mke2fs_run(char *path, struct err *e)
 	return 0;
 }
 
+/* Its folder is locked: `tmp` is nobody else's, at most one that died left
+ * it. */
 static int disk_make(const char *path, struct err *e)
 {
 	char tmp[PATH_MAX];
 	_cleanup_fd_ int fd = -1;
 	int rc;
 
-	if (snprintf(tmp, sizeof(tmp), "%s.%d.new", path, (int)getpid()) >=
-	    (int)sizeof(tmp))
+	if (snprintf(tmp, sizeof(tmp), "%s.new", path) >= (int)sizeof(tmp))
 		return err_set(e, ERR_INTERNAL, NULL, "%s: path too long",
 			       path);
 	unlink(tmp);
@@ -123,30 +126,50 @@ static int disk_make(const char *path, struct err *e)
 	return rc;
 }
 
-int disk_template_open(const char *cache_dir, int *ret_fd, struct err *e)
+/* 1 when it is there, 0 when not. */
+static int disk_look(const char *path, int *ret_fd)
 {
-	char path[PATH_MAX];
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/disks", cache_dir);
-	if (mkdir(path, 0755) && errno != EEXIST)
-		return err_set(e, ERR_INTERNAL, NULL, "cannot make %s: %s",
-			       path, strerror(errno));
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    st.st_size != (off_t)DISK_VIRTUAL_BYTES)
+		return 0;
+	*ret_fd = fd_take(&fd);
+	return 1;
+}
+
+int disk_template_open(const char *cache_dir, int *ret_fd, struct err *e)
+{
+	_cleanup_fd_ int folder = -1;
+	char path[PATH_MAX];
+	int rc;
+
 	if (snprintf(path, sizeof(path), "%s/disks/" DISK_FORMAT, cache_dir) >=
 	    (int)sizeof(path))
 		return err_set(e, ERR_INTERNAL, NULL, "%s: path too long",
 			       cache_dir);
-	for (int i = 0; i < 2; i++) {
-		_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-		if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
-		    st.st_size == (off_t)DISK_VIRTUAL_BYTES) {
-			*ret_fd = fd_take(&fd);
-			return 0;
-		}
-		if (i == 0 && disk_make(path, e))
-			return -1;
-	}
+	if (disk_look(path, ret_fd))
+		return 0;
+	*strrchr(path, '/') = 0;
+	if (mkdir(path, 0755) && errno != EEXIST)
+		return err_set(e, ERR_INTERNAL, NULL, "cannot make %s: %s",
+			       path, strerror(errno));
+	/* Threads of this daemon and other daemons meet here: one makes it. */
+	folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while ((rc = folder < 0 ? -1 : flock(folder, LOCK_EX)) < 0 &&
+	       errno == EINTR)
+		continue;
+	if (rc < 0)
+		return err_set(e, ERR_INTERNAL, NULL, "cannot lock %s: %s",
+			       path, strerror(errno));
+	strcat(path, "/" DISK_FORMAT);
+	if (disk_look(path, ret_fd))
+		return 0;
+	if (disk_make(path, e))
+		return -1;
+	if (disk_look(path, ret_fd))
+		return 0;
 	return err_set(e, ERR_INTERNAL, NULL, "%s is not a disk of %llu bytes",
 		       path, DISK_VIRTUAL_BYTES);
 }
@@ -154,12 +177,14 @@ int disk_template_open(const char *cache_dir, int *ret_fd, struct err *e)
 /* Some file systems have no O_TMPFILE: a name for an instant then. */
 static int nameless_open(int dir_fd)
 {
+	static atomic_uint n_made; /* several threads copy at once */
 	int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	char name[40];
 
 	if (fd >= 0 || errno != EOPNOTSUPP)
 		return fd;
-	snprintf(name, sizeof(name), ".disk-%d", (int)getpid());
+	snprintf(name, sizeof(name), ".disk-%d-%u", (int)getpid(),
+		 atomic_fetch_add(&n_made, 1));
 	fd = openat(dir_fd, name,
 		    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd >= 0)

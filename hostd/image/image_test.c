@@ -7,6 +7,7 @@
 #include "sparse.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,6 +108,54 @@ static void test_disk_is_reproducible(void **state)
 	assert_int_equal(sparse_hash(fd, b), 0);
 	assert_memory_equal(a, b, 32);
 	close(fd);
+}
+
+struct opener {
+	pthread_t thread;
+	int rc, fd;
+};
+
+static void *opener_run(void *arg)
+{
+	struct opener *o = arg;
+	struct err e = {0};
+
+	o->rc = disk_template_open(folder, &o->fd, &e);
+	return NULL;
+}
+
+/* A daemon prepares several templates at once on an empty cache: all get the
+ * one whole disk. */
+static void test_disk_of_many(void **state)
+{
+	struct opener all[4];
+	char path[128];
+	uint8_t a[32], b[32];
+	struct err e = {0};
+	int fd;
+
+	(void)state;
+	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK))
+		skip();
+	assert_int_equal(disk_template_open(folder, &fd, &e), 0);
+	assert_int_equal(sparse_hash(fd, a), 0);
+	close(fd);
+	snprintf(path, sizeof(path), "%s/disks/" DISK_FORMAT, folder);
+	for (int turn = 0; turn < 5; turn++) {
+		assert_int_equal(unlink(path), 0);
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(pthread_create(&all[i].thread, NULL,
+							opener_run, &all[i]),
+					 0);
+		for (int i = 0; i < 4; i++)
+			pthread_join(all[i].thread, NULL);
+		for (int i = 0; i < 4; i++) {
+			assert_int_equal(all[i].rc, 0);
+			assert_int_equal(sparse_hash(all[i].fd, b), 0);
+			assert_memory_equal(a, b, 32);
+			close(all[i].fd);
+		}
+	}
 }
 
 static void test_sparse(void **state)
@@ -258,6 +307,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_disk),
 		cmocka_unit_test(test_disk_is_reproducible),
+		cmocka_unit_test(test_disk_of_many),
 		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_hashes),
 		cmocka_unit_test(test_images),

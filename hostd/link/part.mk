@@ -29,7 +29,7 @@ $(eval $(call program,tests/hostd/session_flood_test,\
 UNIT_TESTS += tests/hostd/image_test tests/hostd/cache_test
 LINK_IMAGE_SRCS := $(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 $(eval $(call program,tests/hostd/image_test,hostd/image/image_test.c \
-	$(LINK_IMAGE_SRCS) $(BASE_SRCS),-ljansson -lcrypto -lcmocka))
+	$(LINK_IMAGE_SRCS) $(BASE_SRCS),-ljansson -lpthread -lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/cache_test,hostd/link/cache_test.c \
 	hostd/link/cache.c hostd/link/cache_prune.c hostd/link/key.c hostd/clock.c $(LINK_IMAGE_SRCS) \
 	$(BASE_SRCS),-ljansson -lcrypto -lcmocka))
