@@ -104,7 +104,7 @@ static int mke2fs_run(char *path, struct err *e)
  * it. */
 static int disk_make(const char *path, struct err *e)
 {
-	char tmp[PATH_MAX];
+	char tmp[PATH_MAX + 64];
 	_cleanup_fd_ int fd = -1;
 	int rc;
 
@@ -139,31 +139,39 @@ static int disk_look(const char *path, int *ret_fd)
 	return 1;
 }
 
-int disk_template_open(const char *cache_dir, int *ret_fd, struct err *e)
+/* Threads of this daemon and other daemons meet here: one makes the disk. */
+static int folder_lock(const char *path, struct err *e)
 {
-	_cleanup_fd_ int folder = -1;
-	char path[PATH_MAX];
+	_cleanup_fd_ int fd = -1;
 	int rc;
 
-	if (snprintf(path, sizeof(path), "%s/disks/" DISK_FORMAT, cache_dir) >=
-	    (int)sizeof(path))
-		return err_set(e, ERR_INTERNAL, NULL, "%s: path too long",
-			       cache_dir);
-	if (disk_look(path, ret_fd))
-		return 0;
-	*strrchr(path, '/') = 0;
 	if (mkdir(path, 0755) && errno != EEXIST)
 		return err_set(e, ERR_INTERNAL, NULL, "cannot make %s: %s",
 			       path, strerror(errno));
-	/* Threads of this daemon and other daemons meet here: one makes it. */
-	folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	while ((rc = folder < 0 ? -1 : flock(folder, LOCK_EX)) < 0 &&
-	       errno == EINTR)
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while ((rc = fd < 0 ? -1 : flock(fd, LOCK_EX)) < 0 && errno == EINTR)
 		continue;
 	if (rc < 0)
 		return err_set(e, ERR_INTERNAL, NULL, "cannot lock %s: %s",
 			       path, strerror(errno));
-	strcat(path, "/" DISK_FORMAT);
+	return fd_take(&fd);
+}
+
+int disk_template_open(const char *cache_dir, int *ret_fd, struct err *e)
+{
+	char folder[PATH_MAX], path[PATH_MAX + sizeof(DISK_FORMAT) + 1];
+	_cleanup_fd_ int locked = -1;
+
+	if (snprintf(folder, sizeof(folder), "%s/disks", cache_dir) >=
+	    (int)sizeof(folder))
+		return err_set(e, ERR_INTERNAL, NULL, "%s: path too long",
+			       cache_dir);
+	snprintf(path, sizeof(path), "%s/" DISK_FORMAT, folder);
+	if (disk_look(path, ret_fd))
+		return 0;
+	locked = folder_lock(folder, e);
+	if (locked < 0)
+		return -1;
 	if (disk_look(path, ret_fd))
 		return 0;
 	if (disk_make(path, e))
