@@ -341,26 +341,31 @@ def git_commit():
     return r.stdout.strip() or "unknown"
 
 
+LEDGER_HEAD = ("date", "commit", "test", "count", "outcome")
+
+
 def write_ledger(tests):
-    """Appends to tests/ledger.tsv and shows this run in tests/README.md."""
+    """Appends to tests/ledger.tsv; tests/README.md shows each test's newest
+    line, since a long run may be one of some tests only."""
     date, commit = time.strftime("%Y-%m-%d", time.gmtime()), git_commit()
-    rows = [(date, commit, t.id, str(t.count or len(t.cases)),
-             f"{t.n('passed')} passed {t.n('failed')} failed "
-             f"{t.n('skipped')} skipped") for t in tests]
     path = os.path.join(TOP, "tests", "ledger.tsv")
-    is_new = not os.path.exists(path)
-    with open(path, "a") as f:
-        if is_new:
-            f.write("date\tcommit\ttest\tcount\toutcome\n")
+    rows = [LEDGER_HEAD]
+    if os.path.exists(path):
+        with open(path) as f:
+            rows = [line.rstrip("\n").split("\t") for line in f]
+    rows += [(date, commit, t.id, str(t.count or len(t.cases)),
+              f"{t.n('passed')} passed {t.n('failed')} failed "
+              f"{t.n('skipped')} skipped") for t in tests]
+    with open(path, "w") as f:
         f.writelines("\t".join(r) + "\n" for r in rows)
+    newest = {r[2]: r for r in rows[1:]}
+    table = "".join("| " + " | ".join(r) + " |\n" for r in (
+        LEDGER_HEAD, ("---",) * len(LEDGER_HEAD), *newest.values()))
     path = os.path.join(TOP, "tests", "README.md")
     with open(path) as f:
         text = f.read()
-    table = "| test | count | outcome |\n|---|---|---|\n" + "".join(
-        f"| {r[2]} | {r[3]} | {r[4]} |\n" for r in rows)
     text = re.sub(r"(<!-- ledger -->\n).*(<!-- /ledger -->)",
-                  lambda m: f"{m[1]}Run of {date}, commit {commit}:\n\n"
-                  f"{table}{m[2]}", text, flags=re.S)
+                  lambda m: m[1] + table + m[2], text, flags=re.S)
     with open(path, "w") as f:
         f.write(text)
 
