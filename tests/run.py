@@ -38,6 +38,7 @@ LIGHT = ("source", "unit", "san", "fuzz")
 ORDER = LIGHT + ("image", "vmm", "guest", "system", "stock")
 TIMEOUT_S = {"source": 300, "unit": 400, "san": 600, "fuzz": 400}
 TIMEOUT_DEFAULT_S = 600
+LONG_FACTOR = 9  # of the limit, for tests that do not say their own
 LEFTOVER_GRACE_S = 5
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -98,11 +99,12 @@ def find_scripts(is_long):
             o = test_options(full)
             t.timeout_s = int(o.get("timeout", t.timeout_s))
             if is_long:
-                t.timeout_s = int(o.get("long-timeout", 6 * t.timeout_s))
+                t.timeout_s = int(
+                    o.get("long-timeout", LONG_FACTOR * t.timeout_s))
             yield t
 
 
-def find_tests(is_long):
+def find_programs():
     yield Test("source", "check-source", [f"{TOP}/tools/check-source"])
     for group, build in (("unit", "build"), ("san", "build/san")):
         for name in read_list(build + "/unit-tests.list"):
@@ -112,6 +114,13 @@ def find_tests(is_long):
         for name in read_list(build + "/fuzz-targets.list"):
             yield Test("fuzz", name + tag, [f"{TOP}/{build}/fuzz/{name}",
                                             f"{TOP}/tests/fuzz/corpus/{name}"])
+
+
+def find_tests(is_long):
+    for t in find_programs():
+        if is_long:
+            t.timeout_s *= LONG_FACTOR
+        yield t
     yield from find_scripts(is_long)
 
 

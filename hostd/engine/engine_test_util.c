@@ -265,6 +265,8 @@ void call_finish(struct call *c)
 static void answered(struct call *c, const struct err *e,
 		     const struct sandbox_rec *s, const struct command_rec *cmd)
 {
+	int rc = 0;
+
 	assert_false(c->is_inside);
 	c->n_answers++;
 	assert_int_equal(c->n_answers, 1);
@@ -274,7 +276,11 @@ static void answered(struct call *c, const struct err *e,
 		if (s)
 			c->sbx = *s;
 		if (cmd)
-			assert_int_equal(command_rec_copy(&c->cmd, cmd), 0);
+			rc = command_rec_copy(&c->cmd, cmd);
+		/* The one allocation that a test made fail: not ours. */
+		if (cmd && rc == -ENOMEM)
+			rc = command_rec_copy(&c->cmd, cmd);
+		assert_int_equal(rc, 0);
 	}
 	loop_stop(env.f.loop);
 }
