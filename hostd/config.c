@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_TEXT, KIND_NUMBER, KIND_BOOL, KIND_CHOICE };
+enum kind { KIND_TEXT, KIND_NUMBER, KIND_BOOL, KIND_CHOICE, KIND_POOL };
 
 struct setting {
 	const char *key, *flag, *arg; /* flag and arg NULL = file only */
@@ -28,6 +28,12 @@ struct setting {
 			hi, NULL, help                                         \
 	}
 
+#define POOL(k, help)                                                          \
+	{                                                                      \
+#k, NULL, NULL, KIND_POOL, offsetof(struct config, k), 0,      \
+			CONFIG_TEXT_BYTES_MAX - 1, NULL, help                  \
+	}
+
 static const struct setting settings[] = {
 	TEXT(state_dir, "--state", "DIR", "records, keys, running disks"),
 	TEXT(cache_dir, "--cache", "DIR", "template snapshots, shared"),
@@ -45,6 +51,11 @@ static const struct setting settings[] = {
 	NUMBER(environment_places, 1, 100000, "and in an environment"),
 	NUMBER(ram_budget_mib, 0, 1ull << 30, "RAM for VMs, MiB; 0 = 3/4"),
 	NUMBER(disk_reserve_mib, 0, 1ull << 30, "disk to leave free, MiB"),
+	NUMBER(pool_max, 0, 64, "VMs that wait for a run; 0 = none"),
+	NUMBER(pool_idle_seconds, 1, 86400, "until one fewer waits unused"),
+	POOL(pool_python, "of lbb/python that always wait: 2 1x512:1"),
+	POOL(pool_node, "the same of lbb/node"),
+	POOL(pool_shell, "the same of lbb/shell"),
 	NUMBER(uid_base, 1000, 4000000000u, "first of the VMMs' user ids"),
 	NUMBER(drain_seconds, 0, 3600, "for commands to end at SIGTERM"),
 	{"confine", NULL, NULL, KIND_BOOL, offsetof(struct config, is_confined),
@@ -119,6 +130,11 @@ int config_defaults(struct config *c, const char *exe_dir, struct err *e)
 	c->environment_places = 10;
 	c->disk_reserve_mib = 1024;
 	c->uid_base = 64000;
+	c->pool_max = 4;
+	c->pool_idle_seconds = 300;
+	snprintf(c->pool_python, sizeof(c->pool_python), "1");
+	snprintf(c->pool_node, sizeof(c->pool_node), "0");
+	snprintf(c->pool_shell, sizeof(c->pool_shell), "0");
 	c->drain_seconds = 10;
 	c->is_confined = true;
 	c->is_metrics_open = true;
@@ -213,6 +229,12 @@ static int set(struct config *c, const struct setting *s, const char *value,
 		return set_number(c, s, value, where, e);
 	case KIND_BOOL:
 		return set_bool(c, s, value, where, e);
+	case KIND_POOL:
+		if (config_pool_each(value, NULL, NULL, e)) {
+			err_wrap(e, "%s: %s", where, s->key);
+			return -1;
+		}
+		break;
 	case KIND_TEXT:
 	case KIND_CHOICE:
 		break;

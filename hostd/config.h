@@ -35,7 +35,23 @@ struct config {
 	uint64_t uid_base;
 	uint64_t drain_seconds;
 	bool is_confined, is_metrics_open;
+	uint64_t pool_max, pool_idle_seconds;
+	char pool_python[CONFIG_TEXT_BYTES_MAX];
+	char pool_node[CONFIG_TEXT_BYTES_MAX];
+	char pool_shell[CONFIG_TEXT_BYTES_MAX];
 };
+
+/*
+ * What a pool_... key says: "2", "2 1x512:1 2x2048x1024:1".  A number is for
+ * the default limits; VCPUSxMEMORY:N and VCPUSxMEMORYxDISK:N, MiB, for others.
+ * Calls `fn` for each with N > 0; 0 or -1 with `e`, which then names the part.
+ */
+struct config_pool {
+	uint32_t vcpus, memory_mib, disk_mib, count;
+};
+int config_pool_each(const char *text,
+		     void (*fn)(void *ctx, const struct config_pool *p),
+		     void *ctx, struct err *e);
 
 /* Defaults; `exe_dir` = folder of the running program (build/, /usr/bin). */
 int config_defaults(struct config *c, const char *exe_dir, struct err *e);

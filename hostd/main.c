@@ -223,8 +223,50 @@ static int start_store(struct daemon *d, struct err *e)
 	return 0;
 }
 
+#define POOL_WANTS_MAX 32
+
+struct pool_wants {
+	struct pool_want list[POOL_WANTS_MAX];
+	size_t n;
+	const char *base;
+};
+
+static void pool_want_add(void *ctx, const struct config_pool *p)
+{
+	struct pool_wants *w = ctx;
+	struct pool_want *one = &w->list[w->n];
+
+	if (w->n == POOL_WANTS_MAX) {
+		log_warn("pool: more than %d kinds are wanted", POOL_WANTS_MAX);
+		return;
+	}
+	snprintf(one->base, sizeof(one->base), "%s", w->base);
+	one->limits = (struct limits){p->vcpus, p->memory_mib, p->disk_mib};
+	one->count = p->count;
+	w->n++;
+}
+
+/* The texts were checked when they were set. */
+static void pool_wants_read(struct pool_wants *w, const struct config *c)
+{
+	const struct {
+		const char *base, *text;
+	} all[] = {
+		{"lbb/python", c->pool_python},
+		{"lbb/node", c->pool_node},
+		{"lbb/shell", c->pool_shell},
+	};
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		w->base = all[i].base;
+		(void)config_pool_each(all[i].text, pool_want_add, w, &e);
+	}
+}
+
 static int start_vms(struct daemon *d, struct err *e)
 {
+	struct pool_wants wants = {0};
 	struct services *sv = &d->services;
 	const struct config *c = &d->config;
 	struct link_config link = {
@@ -243,10 +285,15 @@ static int start_vms(struct daemon *d, struct err *e)
 		.disk_reserve_bytes = c->disk_reserve_mib << 20,
 		.state_dir = c->state_dir,
 		.node = c->node,
+		.pool_max = (uint32_t)c->pool_max,
+		.pool_idle_seconds = (uint32_t)c->pool_idle_seconds,
+		.pool_wants = wants.list,
 	};
 
 	if (link_create(&sv->link, sv->loop, &link, e))
 		return -1;
+	pool_wants_read(&wants, c);
+	engine.n_pool_wants = wants.n;
 	return engine_create(&sv->engine, sv->loop, sv->store, sv->link,
 			     &engine, e);
 }

@@ -6,6 +6,7 @@ HUTCH_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	doctor_kernel.c doctor_host.c doctor_files.c) \
 	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c \
+	hostd/config_pool.c \
 	hostd/http/listen.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \

@@ -17,6 +17,7 @@ void engine_op_begin(struct engine *e)
 
 static void engine_free(struct engine *e)
 {
+	pool_close(e);
 	free(e->state_dir);
 	free(e);
 }
@@ -79,7 +80,7 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	list_init(&e->runs);
 	list_init(&e->waiters);
 	boot_id_read(e->boot_id);
-	if (configure(e, cfg, err)) {
+	if (configure(e, cfg, err) || pool_open(e, cfg, err)) {
 		engine_free(e);
 		return -1;
 	}
@@ -109,6 +110,7 @@ void engine_destroy(struct engine *e)
 		return;
 	e->is_ending = true;
 	engine_op_begin(e);
+	pool_close(e);
 	list_for_each_safe(n, tmp, &e->runs)
 	{
 		struct run *r = container_of(n, struct run, node);
@@ -116,6 +118,7 @@ void engine_destroy(struct engine *e)
 		/* Not durable: the store's answer finds is_ending. */
 		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
 			settle(r);
+		r->pooled = NULL;
 		r->vm = NULL; /* link_destroy's from here on */
 		r->has_vm = false;
 		loop_timer_stop(e->loop, &r->expiry);
@@ -140,7 +143,23 @@ void engine_stats(const struct engine *e, struct engine_stats *ret)
 		.runs_lost = e->n_lost,
 		.vms_started = e->n_vms,
 		.ram_budget_bytes = e->ram_budget_bytes,
+		.pool_max = e->pool.max,
+		.pool_hits = e->pool.n_hits,
+		.pool_misses = e->pool.n_misses,
+		.pool_refills = e->pool.n_refills,
+		.pool_failures = e->pool.n_failures,
+		.pool_evictions = e->pool.n_evictions,
+		.is_memory_short = e->pool.is_short,
 	};
+	pool_held(e, &ret->pool_ram_bytes, &ret->pool_disk_bytes);
+	for (struct list *n = e->pool.classes.next; n != &e->pool.classes;
+	     n = n->next) {
+		const struct pool_class *c =
+			container_of(n, struct pool_class, node);
+
+		ret->pool_ready += c->n_ready;
+		ret->pool_starting += c->n_starting;
+	}
 	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
 		const struct run *r = container_of(n, struct run, node);
 

@@ -29,12 +29,24 @@ struct engine;
 #define ENGINE_ENV_BYTES_MAX	  (128u << 10)
 #define ENGINE_ENV_NAMES_MAX	  256
 
+/* So many VMs of this template and these limits shall always wait. */
+struct pool_want {
+	char base[TEMPLATE_NAME_BYTES_MAX + 1];
+	struct limits limits;
+	uint32_t count;
+};
+
 struct engine_config {
 	uint32_t graph_places, environment_places; /* 5, 10 */
 	uint64_t ram_budget_bytes;   /* committed to VMs; 0 = 3/4 of the host */
 	uint64_t disk_reserve_bytes; /* free space never to be used */
 	const char *state_dir;
 	const char *node; /* 4 characters of [0-9a-z] in every id */
+	/* VMs that wait for a run; pool_max 0 = none at all. */
+	uint32_t pool_max, pool_idle_seconds;
+	const struct pool_want *pool_wants;
+	size_t n_pool_wants;
+	const char *proc_dir; /* NULL = /proc; tests have their own */
 };
 
 /* After store_recover: what the database calls live has no VM any more. */
@@ -134,8 +146,26 @@ struct engine_stats {
 	uint32_t sandboxes_live, commands_live;
 	uint64_t ram_committed_bytes, ram_budget_bytes;
 	uint64_t disk_committed_bytes;
+	/* VMs that wait; they give way, so they are in none of the above. */
+	uint32_t pool_ready, pool_starting, pool_max;
+	uint64_t pool_ram_bytes, pool_disk_bytes;
+	uint64_t pool_hits, pool_misses, pool_refills, pool_failures;
+	uint64_t pool_evictions;
+	bool is_memory_short;
 };
 void engine_stats(const struct engine *e, struct engine_stats *ret);
+
+/* One class of waiting VMs: all runs with these limits, rounded up to the
+ * shape, may claim one. */
+struct pool_view {
+	const char *base;
+	struct limits limits;
+	uint32_t min, target, n_ready, n_starting;
+	uint64_t ram_bytes, disk_bytes; /* of each */
+	uint64_t n_hits, n_misses, n_refills, n_failures;
+};
+typedef void (*engine_pool_fn)(void *ctx, const struct pool_view *v);
+void engine_pool_each(struct engine *e, engine_pool_fn fn, void *ctx);
 
 /* Every sandbox that has or is getting a VM, of all environments, for
  * `hutch ps`; cmd is its newest command, pid 0 while there is no process. */

@@ -8,6 +8,7 @@
 #include "id.h"
 #include "list.h"
 #include "output.h"
+#include "pool.h"
 
 /* A run's end that cannot be written is tried again, ever more slowly. */
 #define ENGINE_RETRY_MS_MIN		  1000
@@ -34,6 +35,7 @@ struct engine {
 	char node[NODE_BYTES + 1];
 	char boot_id[40];
 	struct list runs, waiters;
+	struct pool pool;
 	unsigned n_pending; /* store operations on their way */
 	bool is_ending;	    /* freed when the last of them came back */
 	uint64_t n_started, n_ended, n_lost, n_vms;
@@ -47,6 +49,12 @@ struct secrets {
 };
 int secrets_take(struct secrets *s, const struct run_spec *spec);
 void secrets_finish(struct secrets *s);
+
+/* Of the monotonic clock, us; 0 = not reached.  Only for the log. */
+struct run_times {
+	int64_t taken_up, durable, ready, bound, ended;
+	bool was_claimed;
+};
 
 /*
  * A one-call run in memory: from the request until its last state is durable
@@ -65,17 +73,19 @@ struct run {
 	struct secrets secrets; /* until the VM has them */
 	struct vm_spec spec;
 	uint64_t ram_bytes, disk_bytes;
-	struct vm *vm;	     /* NULL: none, or it was told to end */
-	bool has_vm;	     /* `gone` is still to come */
-	bool holds_place;    /* counted by admission */
-	bool is_looked_up;   /* the database does not know the key */
-	bool is_durable;     /* key and records are on disk */
-	bool is_end_durable; /* the command's end is, too */
+	struct vm *vm;	       /* NULL: none, or it was told to end */
+	bool has_vm;	       /* `gone` is still to come */
+	bool holds_place;      /* counted by admission */
+	struct pooled *pooled; /* reserved for it */
+	bool is_looked_up;     /* the database does not know the key */
+	bool is_durable;       /* key and records are on disk */
+	bool is_end_durable;   /* the command's end is, too */
 	bool is_cancelling;
 	struct err refusal; /* of admission, before the lookup */
 	struct list waiters;
 	struct loop_timer expiry, retry;
 	int64_t retry_ms;
+	struct run_times times;
 	uint64_t n_writes;  /* store_update calls so far */
 	unsigned n_pending; /* store operations that hold this run */
 };
@@ -90,6 +100,9 @@ int run_spec_check(const struct caller *who, const struct run_spec *spec,
 		   struct err *err);
 /* Places, memory, disk; 0 takes them, -1 with err. */
 int admit(struct engine *e, struct run *r, struct err *err);
+/* Is there room for a VM that waits?  It holds what it takes by being there. */
+bool admit_pooled(const struct engine *e, uint64_t ram_bytes,
+		  uint64_t disk_bytes);
 
 /* ---- run.c: from the request to the VM
  * -------------------------------------------- */

@@ -77,6 +77,25 @@ static void write_failed(struct run *r, int rc)
 		r->retry_ms = ENGINE_RETRY_MS_MAX;
 }
 
+/* Where its time went, in microseconds. */
+static void end_is_durable(struct run *r)
+{
+	const struct run_times *t = &r->times;
+	int64_t now = clock_mono_us();
+
+	r->is_end_durable = true;
+	if (!t->ended) /* it did not come to its end by itself */
+		return;
+	log_info("%s command=%s timing=%s record_us=%lld ready_us=%lld "
+		 "bind_us=%lld run_us=%lld result_us=%lld all_us=%lld",
+		 r->sbx.id, r->cmd.id, t->was_claimed ? "claimed" : "restored",
+		 (long long)(t->durable - t->taken_up),
+		 (long long)(t->ready - t->durable),
+		 (long long)(t->bound - t->ready),
+		 (long long)(t->ended - t->bound), (long long)(now - t->ended),
+		 (long long)(now - t->taken_up));
+}
+
 static void on_written(void *ctx, int rc)
 {
 	struct write *w = ctx;
@@ -91,8 +110,8 @@ static void on_written(void *ctx, int rc)
 		memcpy(r->told_sbx.progress, r->sbx.progress,
 		       sizeof(r->told_sbx.progress)); /* newer */
 		r->told_cmd = w->cmd;
-		if (w->has_end)
-			r->is_end_durable = true;
+		if (w->has_end && !r->is_end_durable)
+			end_is_durable(r);
 		if (w->number == r->n_writes) {
 			/* All there is to say is said. */
 			loop_timer_stop(e->loop, &r->retry);
@@ -316,7 +335,10 @@ static void on_bound(void *ctx)
 	if (sandbox_set(&r->sbx, SBX_EV_BOUND, END_NONE, NULL, now))
 		return;
 	command_set(&r->cmd, CMD_EV_START, END_NONE, NULL, now);
+	r->times.bound = clock_mono_us();
+	r->times.ready = vm_ready_us(r->vm);
 	run_write(r);
+	pool_kick(r->e);
 }
 
 static void on_started(void *ctx, uint64_t cmd)
@@ -355,6 +377,7 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 		vm_let_go(r, false);
 		return;
 	}
+	r->times.ended = clock_mono_us();
 	settle(r, end, now);
 	r->e->n_lost += r->cmd.status == CMD_LOST;
 	r->e->n_ended++;
@@ -369,6 +392,7 @@ static void on_gone(void *ctx, enum end_reason why, const char *text)
 	r->vm = NULL;
 	r->has_vm = false;
 	r->holds_place = false;
+	pool_kick(r->e);
 	if (sandbox_status_is_final(r->sbx.status)) {
 		run_maybe_free(r);
 	} else if (r->sbx.status == SBX_DESTROYING) {
@@ -422,7 +446,9 @@ void run_start_vm(struct run *r)
 	r->retry.fn = on_retry;
 	loop_timer_set(r->e->loop, &r->expiry,
 		       (int64_t)r->sbx.expires_in_seconds * 1000);
-	if (vm_create(&r->vm, r->e->link, &r->spec, &vm_ops, r, &err)) {
+	r->times.was_claimed = pool_claim(r, &vm_ops);
+	if (!r->times.was_claimed &&
+	    vm_create(&r->vm, r->e->link, &r->spec, &vm_ops, r, &err)) {
 		r->vm = NULL;
 		secrets_finish(s);
 		cannot_start(r, END_PREPARE_FAILED, err.text);

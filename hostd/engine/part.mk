@@ -3,7 +3,8 @@
 LOOP_SRCS := $(addprefix hostd/,loop.c loop_timer.c loop_work.c clock.c)
 LOOP_LIBS := -luring -lpthread
 ENGINE_SRCS := $(addprefix hostd/engine/,state.c id.c output.c limits.c \
-	admit.c wait.c run.c live.c read.c engine.c) $(LOOP_SRCS)
+	admit.c pool.c pool_target.c wait.c run.c live.c read.c engine.c) \
+	$(LOOP_SRCS)
 ENGINE_LIBS := $(LOOP_LIBS) -lcrypto
 
 UNIT_TESTS += $(addprefix tests/hostd/,loop_test state_test output_test)

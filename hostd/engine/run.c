@@ -126,6 +126,7 @@ struct run *run_by_command(struct engine *e, const struct caller *who,
 
 static void run_free(struct run *r)
 {
+	pool_release(r);
 	loop_timer_stop(r->e->loop, &r->expiry);
 	loop_timer_stop(r->e->loop, &r->retry);
 	list_remove(&r->node);
@@ -228,6 +229,7 @@ static struct run *run_new(struct engine *e, const struct caller *who,
 	if (!r)
 		return NULL;
 	r->e = e;
+	r->times.taken_up = clock_mono_us();
 	list_init(&r->node);
 	list_init(&r->waiters);
 	snprintf(r->key, sizeof(r->key), "%s", spec->key);
@@ -251,6 +253,7 @@ static struct run *run_new(struct engine *e, const struct caller *who,
 static void give_up(struct run *r, const struct err *err)
 {
 	r->holds_place = false;
+	pool_release(r);
 	run_refuse_all(r, err);
 	run_maybe_free(r);
 }
@@ -300,6 +303,7 @@ static void answer_found(struct run *r, const struct store_found *f)
 	int rc;
 
 	r->holds_place = false;
+	pool_release(r);
 	if (!f->is_same_request) {
 		key_conflict(&err, r->key, r->sbx.graph);
 		give_up(r, &err);
@@ -328,6 +332,7 @@ static void on_begun(void *ctx, int rc, const struct store_found *f)
 	} else {
 		e->n_started++;
 		r->is_durable = true;
+		r->times.durable = clock_mono_us();
 		r->told_sbx = r->sbx;
 		r->told_cmd = r->cmd;
 		if (e->is_ending)

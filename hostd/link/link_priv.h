@@ -32,6 +32,7 @@ struct cgroups {
 	int n_dirs;
 	int dirs[3]; /* memory, pids, cpu; or one of the unified tree */
 	bool is_v2;
+	int background; /* descriptor of the group, -1 = none */
 };
 
 struct link {
@@ -64,5 +65,7 @@ void cgroups_close(struct cgroups *c);
 uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib);
 void link_cgroup_join(struct link *l, uint64_t number, pid_t pid);
 void link_cgroup_leave(struct link *l, uint64_t number);
+/* Until it joins its own: a group whose CPU weight is the lowest. */
+void link_cgroup_background(struct link *l, pid_t pid);
 
 #endif

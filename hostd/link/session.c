@@ -35,6 +35,19 @@ void session_finish(struct session *s)
 	frame_reader_finish(&s->reader);
 }
 
+void session_restart(struct session *s, enum session_state state)
+{
+	frame_reader_finish(&s->reader);
+	frame_reader_init(&s->reader, GP_UP_BYTES_MAX);
+	s->state = state;
+	s->why[0] = '\0';
+}
+
+bool session_is_mid_frame(const struct session *s)
+{
+	return s->reader.is_broken || s->reader.buf.len > s->reader.taken;
+}
+
 void session_close(struct session *s)
 {
 	s->state = SES_CLOSED;

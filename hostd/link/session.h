@@ -77,6 +77,13 @@ struct session {
 void session_init(struct session *s, enum session_state state,
 		  const struct session_ops *ops, void *ctx);
 void session_finish(struct session *s);
+/*
+ * Another process takes the guest's place: what came so far is forgotten, the
+ * commands that were added stay.  Not after a command started.
+ */
+void session_restart(struct session *s, enum session_state state);
+/* Has a part of a frame come? */
+bool session_is_mid_frame(const struct session *s);
 /* No event follows, also when called from within one. */
 void session_close(struct session *s);
 

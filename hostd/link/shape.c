@@ -43,6 +43,12 @@ bool shape_has_preload(const struct shape *s)
 	return s->ram_mib >= PRELOAD_MIB_MIN;
 }
 
+bool shape_is_same(const struct shape *a, const struct shape *b)
+{
+	return a->vcpus == b->vcpus && a->ram_mib == b->ram_mib &&
+	       !strcmp(a->base, b->base);
+}
+
 void shape_text(const struct shape *s, char *dst, size_t cap)
 {
 	snprintf(dst, cap, "%s with %u vCPU%s and %u MiB", s->base, s->vcpus,

@@ -81,6 +81,7 @@ static void check_done(struct job *j)
 		fd_close(&t->kernel_fd); /* only a cold boot needs it */
 		t->state = TPL_READY;
 		t->is_suspect = false;
+		t->generation++;
 		stamps_read(t, t->stamps);
 		template_end(t, NULL);
 	} else if (c->rc == -ENOENT && list_is_empty(&t->waiters)) {
@@ -229,6 +230,27 @@ bool template_is_fresh(struct template *t)
 	return memcmp(now, t->stamps, sizeof(now)) == 0;
 }
 
+bool template_is_current(struct template *t)
+{
+	int fds[3] = {t->files.state_fd, t->files.mem_fd, t->files.disk_fd};
+	struct stat st;
+
+	if (!template_is_fresh(t))
+		return false;
+	for (int i = 0; i < 3; i++)
+		if (fstat(fds[i], &st) || !st.st_nlink)
+			return false;
+	return true;
+}
+
+void template_recheck(struct template *t)
+{
+	if (t->state == TPL_READY)
+		t->state = TPL_IDLE;
+	if (t->state == TPL_IDLE)
+		template_check(t);
+}
+
 void template_suspect(struct template *t)
 {
 	if (t->state == TPL_READY) {
@@ -261,9 +283,7 @@ int template_get(struct link *l, const struct shape *s, struct template **ret)
 	list_for_each_safe(pos, tmp, &l->templates)
 	{
 		t = container_of(pos, struct template, node);
-		if (strcmp(t->shape.base, s->base) == 0 &&
-		    t->shape.vcpus == s->vcpus &&
-		    t->shape.ram_mib == s->ram_mib) {
+		if (shape_is_same(&t->shape, s)) {
 			*ret = t;
 			return 0;
 		}

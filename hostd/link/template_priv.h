@@ -41,7 +41,8 @@ struct template
 	struct maker *maker;
 	struct loop_timer retry;
 	int64_t waiting_since_ms;
-	bool is_suspect; /* a VM could not be set up: verify every byte */
+	bool is_suspect;     /* a VM could not be set up: verify every byte */
+	uint64_t generation; /* counts the times that it became ready */
 	struct list waiters;
 	char progress[256]; /* last text */
 };
@@ -59,6 +60,7 @@ struct template_waiter {
 const char *base_runner(const char *base);
 const char *base_image(const char *base); /* its name in images.json */
 bool shape_has_preload(const struct shape *s);
+bool shape_is_same(const struct shape *a, const struct shape *b);
 /* "lbb/python with 1 vCPU and 1024 MiB" */
 void shape_text(const struct shape *s, char *dst, size_t cap);
 
@@ -66,6 +68,11 @@ void shape_text(const struct shape *s, char *dst, size_t cap);
 int template_get(struct link *l, const struct shape *s, struct template **ret);
 /* Ready, and its files are as they were when they were checked. */
 bool template_is_fresh(struct template *t);
+/* Fresh, and its files still are the ones in the cache: neither removed nor
+ * made anew. */
+bool template_is_current(struct template *t);
+/* Look again at what the cache has, without making anything. */
+void template_recheck(struct template *t);
 /* A VM of it could not be set up: the next one looks at it again, wholly. */
 void template_suspect(struct template *t);
 /* `done` comes later, never from within; `progress` may come at once. */

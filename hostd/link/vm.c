@@ -6,6 +6,9 @@
  *   RUNNING   hutch-vmm lives; the session says what the guest may send
  *   ENDING    the reason is known; the process is being reaped
  *
+ * vm_pool.c adds two: RESTORING and POOLED, from which a claim leads to
+ * STARTING; the call that is posted then resumes the VM, instead of a start.
+ *
  * BIND and the commands that came with vm_create are written into the channel
  * before the process exists: the restored guest finds them in its first read.
  *
@@ -28,7 +31,7 @@
 /* ---- the end ---------------------------------------------------------- */
 
 /* With a call on its way the memory stays until that comes back. */
-static void vm_free(struct vm *vm)
+void vm_free(struct vm *vm)
 {
 	template_unwait(&vm->waiter);
 	loop_timer_stop(vm->link->loop, &vm->timer);
@@ -63,14 +66,15 @@ static void vm_gone(struct vm *vm)
 {
 	log_info("%s vm=gone reason=%d text=\"%s\"", vm->spec.sandbox,
 		 (int)vm->why, log_quoted(vm->text, strlen(vm->text)).s);
-	vm->ops->gone(vm->ctx, vm->why, vm->text);
+	if (vm->ops)
+		vm->ops->gone(vm->ctx, vm->why, vm->text);
+	else
+		vm->pool_ops->gone(vm->ctx, vm->why, vm->text);
 	vm_free(vm);
 }
 
-static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 /* The first reason stays.  `gone` comes later, never from within. */
-static void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
+void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
 {
 	enum vm_state was = vm->state;
 	va_list ap;
@@ -101,6 +105,9 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 	struct vm *vm = ctx;
 
 	vm->vmm = NULL;
+	/* Claimed, and nothing given to it yet: another will be restored. */
+	if (vm->state == VM_STARTING)
+		return;
 	if (vm->state != VM_ENDING) {
 		bool is_setup = end->why == VMM_WHY_SETUP;
 
@@ -133,6 +140,7 @@ void vms_destroy(struct link *l)
 			vmm_destroy(vm->vmm);
 		vm_free(vm);
 	}
+	vmms_forgotten_destroy(l);
 }
 
 /* ---- deadlines -------------------------------------------------------- */
@@ -143,11 +151,11 @@ static void earlier(int64_t *at, int64_t candidate)
 		*at = candidate;
 }
 
-static void timer_arm(struct vm *vm)
+void vm_timer_arm(struct vm *vm)
 {
 	int64_t at = 0;
 
-	if (vm->state != VM_RUNNING)
+	if (vm->state != VM_RUNNING && vm->state != VM_RESTORING)
 		return;
 	earlier(&at, vm->bind_deadline_ms);
 	earlier(&at, vm->words_deadline_ms);
@@ -163,7 +171,7 @@ static void timer_arm(struct vm *vm)
 static void cmd_deadline(struct vm *vm, struct session_cmd *c, int64_t after_ms)
 {
 	c->deadline_ms = clock_mono_ms() + after_ms;
-	timer_arm(vm);
+	vm_timer_arm(vm);
 }
 
 /* A command that the guest should have ended long ago. */
@@ -201,8 +209,9 @@ static void on_timer(struct loop_timer *t)
 		return;
 	}
 	if (vm->bind_deadline_ms && vm->bind_deadline_ms <= now) {
-		vm_end(vm, END_VM_LOST,
-		       "the restored guest did not answer within %lld s",
+		vm_end(vm, END_VM_LOST, "the restored %s within %lld s",
+		       vm->state == VM_RESTORING ? "VM did not pause"
+						 : "guest did not answer",
 		       (long long)vm->link->times.bind_ms / 1000);
 		return;
 	}
@@ -213,7 +222,7 @@ static void on_timer(struct loop_timer *t)
 		    c->deadline_ms <= now)
 			cmd_overrun(vm, c);
 	}
-	timer_arm(vm);
+	vm_timer_arm(vm);
 }
 
 /* ---- what the guest says ---------------------------------------------- */
@@ -234,7 +243,7 @@ static void on_bound(void *ctx, const char *error)
 				     vm->link->times.start_ms);
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
-	timer_arm(vm);
+	vm_timer_arm(vm);
 	vm->ops->bound(vm->ctx);
 }
 
@@ -263,7 +272,7 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 {
 	struct vm *vm = ctx;
 
-	timer_arm(vm);
+	vm_timer_arm(vm);
 	vm->ops->ended(vm->ctx, cmd, end);
 }
 
@@ -278,10 +287,14 @@ static void on_channel_end(struct channel *c, int rc)
 {
 	struct vm *vm = container_of(c, struct vm, channel);
 
-	if (rc == -EPROTO) {
+	if (vm->state == VM_STARTING) {
+		return; /* claimed: seen when it is to be resumed */
+	} else if (rc == -EPROTO) {
 		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
 	} else if (rc == -ENOMEM) {
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
+	} else if (vm->state == VM_POOLED) {
+		vm_end(vm, END_VM_LOST, "the guest's channel was closed");
 	} else {
 		/* Mostly the process ends: it knows the reason better.  No
 		 * command can end any more, none has a deadline. */
@@ -289,7 +302,7 @@ static void on_channel_end(struct channel *c, int rc)
 			vm->session.cmds[i].deadline_ms = 0;
 		vm->bind_deadline_ms = 0;
 		vm->words_deadline_ms = clock_mono_ms() + VM_LAST_WORDS_MS;
-		timer_arm(vm);
+		vm_timer_arm(vm);
 	}
 }
 
@@ -299,16 +312,17 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 {
 	struct vm *vm = ctx;
 
+	vm->ready_us = clock_mono_us();
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
+	if (vm->state == VM_RESTORING)
+		vm_pooled_started(vm);
 }
 
 static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
 			 const uint8_t *body, size_t len)
 {
-	(void)ctx;
-	(void)type;
-	(void)status;
+	vm_pooled_replied(ctx, type, status);
 	(void)body;
 	(void)len;
 }
@@ -319,27 +333,38 @@ static const struct vmm_ops vmm_ops = {
 	.gone = on_vmm_gone,
 };
 
+int vm_begin_process(struct vm *vm, struct err *e)
+{
+	if (vm_process_start(vm, &vmm_ops, on_channel_end, e))
+		return -1;
+	vm->generation = vm->t->generation;
+	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
+	vm_timer_arm(vm);
+	return 0;
+}
+
 static void vm_begin(struct vm *vm)
 {
 	struct err e = {0};
 
 	if (vm->state == VM_ENDING) {
-		vm_gone(vm);
+		if (!vm->vmm) /* else its end is on the way */
+			vm_gone(vm);
 		return;
 	}
+	if (vm->is_claimed && vm_pooled_resume(vm))
+		return;
 	vm->state = VM_RUNNING;
-	if (vm_process_start(vm, &vmm_ops, on_channel_end, &e)) {
+	if (vm_begin_process(vm, &e)) {
 		vm_end(vm, END_NOT_STARTED, "%.250s", e.text);
 		return;
 	}
-	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
-	timer_arm(vm);
 	log_info("%s vm=spawned pid=%d after_us=%lld", vm->spec.sandbox,
 		 vm_pid(vm), (long long)(clock_mono_us() - vm->created_us));
 }
 
 /* Posted, not called: commands that follow vm_create travel with BIND. */
-static void start_post(struct vm *vm)
+void vm_start_post(struct vm *vm)
 {
 	vm->state = VM_STARTING;
 	vm_post(vm, vm_begin);
@@ -352,7 +377,7 @@ static void on_template(void *ctx, const struct err *e)
 	if (e)
 		vm_end(vm, END_PREPARE_FAILED, "%.250s", e->text);
 	else
-		start_post(vm);
+		vm_start_post(vm);
 }
 
 static void on_template_progress(void *ctx, const char *text)
@@ -360,6 +385,27 @@ static void on_template_progress(void *ctx, const char *text)
 	struct vm *vm = ctx;
 
 	vm->ops->progress(vm->ctx, text);
+}
+
+struct vm *vm_new(struct link *link, const struct vm_spec *spec,
+		  const struct shape *shape)
+{
+	struct vm *vm = calloc(1, sizeof(*vm));
+
+	if (!vm || template_get(link, shape, &vm->t)) {
+		free(vm);
+		return NULL;
+	}
+	vm->link = link;
+	vm->spec = *spec;
+	vm->created_us = clock_mono_us();
+	vm->timer.fn = on_timer;
+	vm->call.fn = on_call;
+	vm->call.arg = vm;
+	vm->channel.watch.fd = -1;
+	session_init(&vm->session, SES_BINDING, &session_ops, vm);
+	list_append(&link->vms, &vm->node);
+	return vm;
 }
 
 int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
@@ -372,31 +418,25 @@ int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
 	if (shape_for(spec->base, &spec->limits, &shape, e))
 		return -1;
-	vm = calloc(1, sizeof(*vm));
-	if (!vm || template_get(link, &shape, &vm->t)) {
-		free(vm);
+	vm = vm_new(link, spec, &shape);
+	if (!vm)
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
-	}
-	vm->link = link;
-	vm->spec = *spec;
 	vm->ops = ops;
 	vm->ctx = ctx;
-	vm->created_us = clock_mono_us();
-	vm->timer.fn = on_timer;
-	vm->call.fn = on_call;
-	vm->call.arg = vm;
-	vm->channel.watch.fd = -1;
-	session_init(&vm->session, SES_BINDING, &session_ops, vm);
-	list_append(&link->vms, &vm->node);
 	vm->waiter.progress = on_template_progress;
 	vm->waiter.done = on_template;
 	vm->waiter.ctx = vm;
 	if (template_is_fresh(vm->t))
-		start_post(vm);
+		vm_start_post(vm);
 	else
 		template_wait(vm->t, &vm->waiter);
 	*ret = vm;
 	return 0;
+}
+
+int64_t vm_ready_us(const struct vm *vm)
+{
+	return vm->ready_us;
 }
 
 int vm_pid(const struct vm *vm)

@@ -83,6 +83,38 @@ void vm_ack(struct vm *vm, uint64_t cmd);
 /* SIGKILL; `gone` follows.  The VM must not be used after. */
 void vm_destroy(struct vm *vm);
 int vm_pid(const struct vm *vm); /* 0 while there is none */
+/* Since when its vCPUs run for it, monotonic us; 0 = not yet.  For a claimed
+ * VM that is its resumption. */
+int64_t vm_ready_us(const struct vm *vm);
+
+/*
+ * A VM that is restored ahead and then waits, paused.  It has no identity, no
+ * entropy and no command; `sandbox` of its spec is a name for log lines.
+ */
+struct vm_pool_ops {
+	void (*waiting)(void *ctx); /* it can be claimed */
+	/* Last callback unless it is claimed, once, also after vm_destroy. */
+	void (*gone)(void *ctx, enum end_reason why, const char *text);
+};
+/*
+ * Never makes a template: -1 with ERR_UNAVAILABLE when the snapshot is not
+ * known to be there (it is looked for, so a later call may find it).
+ */
+int vm_create_pooled(struct vm **ret, struct link *link,
+		     const struct vm_spec *spec, const struct vm_pool_ops *ops,
+		     void *ctx, struct err *e);
+/* Its snapshot is still the one that a new VM would be restored from. */
+bool vm_is_current(const struct vm *vm);
+/*
+ * Make a waiting VM the one that vm_create would give for this spec: commands
+ * may be given at once, and travel with a fresh identity; `bound` is the
+ * guest's word that it has taken it.  One that turns out to be dead or to have
+ * spoken out of turn is ended, and another is restored in its place: nothing
+ * was given to it.  0, -ESTALE (not waiting, or of an old snapshot), -EINVAL
+ * (another shape or disk limit); then it is the caller's as before.
+ */
+int vm_claim(struct vm *vm, const struct vm_spec *spec,
+	     const struct vm_ops *ops, void *ctx);
 
 /* Bytes of RAM and disk this VM commits on the host (its class, not the
  * limit asked for), for admission. */

@@ -38,8 +38,7 @@ static int identity_make(const struct vm *vm, struct gp_identity *id)
 	return 0;
 }
 
-/* BIND and what was given so far, in one write. */
-static int bind_send(struct vm *vm)
+int vm_bind_send(struct vm *vm)
 {
 	struct gp_identity id = {0};
 	int rc = identity_make(vm, &id);
@@ -110,6 +109,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 		.boot_log_fd = -1,
 		.disk_cap_bytes =
 			disk + disk / VM_DISK_OWN_SHARE + VM_DISK_OWN_BYTES,
+		.is_background = vm->state == VM_RESTORING,
 	};
 	int rc;
 
@@ -120,8 +120,8 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 			       vm->link->state_dir, strerror(-rc));
 	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
 			  channel_ended, &peer);
-	if (!rc)
-		rc = bind_send(vm);
+	if (!rc && vm->state != VM_RESTORING)
+		rc = vm_bind_send(vm);
 	if (rc)
 		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
 			       strerror(-rc));

@@ -54,7 +54,7 @@ struct vmm {
 	unsigned n_msgs; /* in this window */
 	struct log_lines log;
 	uint32_t seq;
-	bool is_killed, has_started;
+	bool is_killed, has_started, is_forgotten;
 	struct vmm_end end;
 };
 
@@ -372,6 +372,70 @@ void vmms_kill(struct link *link)
 		vmm_kill(container_of(pos, struct vmm, node));
 }
 
+static void forgotten_started(void *ctx, const struct vmm_started *s)
+{
+	(void)ctx;
+	(void)s;
+}
+
+static void forgotten_replied(void *ctx, enum vmm_type type, int status,
+			      const uint8_t *body, size_t len)
+{
+	(void)ctx;
+	(void)type;
+	(void)status;
+	(void)body;
+	(void)len;
+}
+
+static void forgotten_gone(void *ctx, const struct vmm_end *end)
+{
+	(void)ctx;
+	(void)end;
+}
+
+void vmm_forget(struct vmm *v)
+{
+	static const struct vmm_ops none = {
+		.started = forgotten_started,
+		.replied = forgotten_replied,
+		.gone = forgotten_gone,
+	};
+
+	v->ops = &none;
+	v->ctx = NULL;
+	v->is_forgotten = true;
+	vmm_kill(v);
+}
+
+void vmms_forgotten_destroy(struct link *link)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &link->vmms)
+	{
+		struct vmm *v = container_of(pos, struct vmm, node);
+
+		if (v->is_forgotten)
+			vmm_destroy(v);
+	}
+}
+
+void vmm_rename(struct vmm *v, const char *name)
+{
+	snprintf(v->name, sizeof(v->name), "%s", name);
+}
+
+bool vmm_is_alive(const struct vmm *v)
+{
+	siginfo_t si = {0};
+
+	return !v->is_killed &&
+	       !waitid(P_PIDFD, (id_t)v->process.fd, &si,
+		       WEXITED | WNOHANG | WNOWAIT) &&
+	       !si.si_pid;
+}
+
 void vmm_destroy(struct vmm *v)
 {
 	siginfo_t si;
@@ -447,6 +511,8 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 		       &v->process.fd, e);
 	if (rc < 0)
 		goto out;
+	if (args->is_background)
+		link_cgroup_background(link, v->pid);
 	rc = watches_add(v);
 	if (rc < 0) {
 		err_set(e, ERR_INTERNAL, NULL, "watching a VM: %s",

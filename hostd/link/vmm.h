@@ -29,6 +29,7 @@ struct vmm_args {
 	int channel_fd;
 	int boot_log_fd;
 	uint64_t disk_cap_bytes; /* allocated bytes of the disk; 0 = no cap */
+	bool is_background;	 /* its start gives way to all other work */
 };
 
 struct vmm_end {
@@ -53,10 +54,16 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
 /* SIGKILL; `gone` follows. */
 void vmm_kill(struct vmm *v);
 pid_t vmm_pid(const struct vmm *v);
+/* In log lines from now on. */
+void vmm_rename(struct vmm *v, const char *name);
+bool vmm_is_alive(const struct vmm *v); /* its process has not ended */
+/* End it; its owner hears nothing more and may be freed. */
+void vmm_forget(struct vmm *v);
 
 /* For link_destroy.  All of the link's; then each: kill, wait, no callback,
  * free. */
 void vmms_kill(struct link *link);
+void vmms_forgotten_destroy(struct link *link);
 void vmm_destroy(struct vmm *v);
 
 #endif
