@@ -113,6 +113,8 @@ struct run *run_by_sandbox(struct engine *e, const struct caller *who,
 			   const char *id);
 struct run *run_by_command(struct engine *e, const struct caller *who,
 			   const char *id);
+/* Before its record is written: the sandbox gets this id. */
+void run_rename(struct run *r, const char *sandbox);
 /* When nothing holds it any more. */
 void run_maybe_free(struct run *r);
 

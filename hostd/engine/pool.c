@@ -12,10 +12,11 @@ struct pooled {
 	struct engine *e;
 	struct pool_class *class;
 	struct vm *vm;
-	struct run *run;  /* has reserved it */
-	bool is_ready;	  /* it waits */
-	bool is_dropped;  /* told to end; counts no more */
-	int64_t since_us; /* its start */
+	char sandbox[ID_BYTES_MAX]; /* the name it is bound to */
+	struct run *run;	    /* has reserved it */
+	bool is_ready;		    /* it waits */
+	bool is_dropped;	    /* told to end; counts no more */
+	int64_t since_us;	    /* its start */
 };
 
 /* ---- classes ---------------------------------------------------------- */
@@ -56,7 +57,8 @@ static void class_forget_one(struct pool *p)
 	}
 }
 
-/* NULL: an unknown base, no memory. */
+/* By the exact limits: a VM is bound to them.  NULL: an unknown base, no
+ * memory. */
 static struct pool_class *class_get(struct pool *p, const char *base,
 				    const struct limits *limits)
 {
@@ -66,8 +68,6 @@ static struct pool_class *class_get(struct pool *p, const char *base,
 
 	if (shape_for(base, limits, &shape, NULL))
 		return NULL;
-	spec.limits.vcpus = shape.vcpus;
-	spec.limits.memory_mib = shape.ram_mib;
 	for (struct list *n = p->classes.next; n != &p->classes; n = n->next) {
 		c = container_of(n, struct pool_class, node);
 		if (is_of(c, base, &spec.limits))
@@ -208,8 +208,11 @@ static void fill(struct engine *e, struct pool_class *c)
 	if (!v)
 		return;
 	memcpy(spec.base, c->base, sizeof(spec.base));
-	snprintf(spec.sandbox, sizeof(spec.sandbox), "pool-%llu",
-		 (unsigned long long)++e->pool.n_named);
+	if (id_make(v->sandbox, "sbx_", e->node)) {
+		free(v);
+		return;
+	}
+	memcpy(spec.sandbox, v->sandbox, sizeof(spec.sandbox));
 	v->e = e;
 	v->class = c;
 	v->since_us = clock_mono_us();
@@ -271,14 +274,19 @@ static struct pooled *least(struct pool *p, bool only_surplus)
 
 static void stale_drop(struct pool *p)
 {
+	int64_t now = clock_mono_us();
 	struct list *n, *tmp;
 
 	list_for_each_safe(n, tmp, &p->vms)
 	{
 		struct pooled *v = container_of(n, struct pooled, node);
 
-		if (v->is_ready && !v->is_dropped && !vm_is_current(v->vm))
+		if (!v->is_ready || v->is_dropped || v->run)
+			continue;
+		if (!vm_is_current(v->vm))
 			drop(v, "its snapshot was removed or made anew");
+		else if (now - v->since_us > POOL_AGE_S_MAX * 1000000ll)
+			drop(v, "it waited long enough");
 	}
 }
 
@@ -346,15 +354,22 @@ void pool_reserve(struct run *r)
 		return;
 	c = class_get(p, r->spec.base, &r->spec.limits);
 	r->pooled = c ? find_ready(p, c) : NULL;
-	if (r->pooled)
-		r->pooled->run = r;
+	if (!r->pooled)
+		return;
+	r->pooled->run = r;
+	run_rename(r, r->pooled->sandbox);
 }
 
-void pool_release(struct run *r)
+void pool_release(struct run *r, bool is_name_free)
 {
-	if (r->pooled)
-		r->pooled->run = NULL;
+	struct pooled *v = r->pooled;
+
+	if (!v)
+		return;
+	v->run = NULL;
 	r->pooled = NULL;
+	if (!is_name_free)
+		drop(v, "its run was given up");
 }
 
 bool pool_claim(struct run *r, const struct vm_ops *ops)
@@ -363,16 +378,14 @@ bool pool_claim(struct run *r, const struct vm_ops *ops)
 	struct pooled *v = r->pooled;
 	struct pool_class *c;
 
-	pool_release(r);
+	pool_release(r, true);
 	c = p->max ? class_get(p, r->spec.base, &r->spec.limits) : NULL;
 	if (!c)
 		return false;
 	pool_demand(p, c);
 	list_remove(&c->node);
 	list_append(p->classes.next, &c->node); /* first */
-	if (!v)
-		v = find_ready(p, c);
-	if (v && !vm_claim(v->vm, &r->spec, ops, r)) {
+	if (v && !vm_claim(v->vm, ops, r)) {
 		r->vm = v->vm;
 		count(v, -1);
 		pooled_free(v);

@@ -1,9 +1,11 @@
 /*
  * The pool: VMs that are restored ahead and wait, paused, for a run.
  *
- * A class is a template, a shape and a disk limit; only a run that needs just
- * that is given a VM of it, so that a claimed VM is in nothing different from
- * a restored one.  pool.c owns the VMs, pool_target.c says how many.
+ * A class is a template and the limits of a sandbox; only a run with just
+ * these is given a VM of it, so that a claimed VM is in nothing different from
+ * a restored one.  A VM is bound, when it begins to wait, to the name of a
+ * sandbox that does not exist yet: the run that gets it takes that name before
+ * its record is written.  pool.c owns the VMs, pool_target.c says how many.
  *
  * Admission counts a waiting VM's memory and disk (pool_held), but a request
  * that needs them gets them: pool_evict ends one at once.  A run reserves a VM
@@ -25,6 +27,8 @@
 /* From an event to the refill: an answer that is nearly ready goes first. */
 #define POOL_REFILL_DELAY_MS 10
 #define POOL_TICK_MS	     1000
+/* No VM waits longer: clocks drift, seeds age. */
+#define POOL_AGE_S_MAX 1800
 /* A class whose VM could not be restored rests: doubled up to the maximum. */
 #define POOL_REST_MS_MIN 2000
 #define POOL_REST_MS_MAX 60000
@@ -34,7 +38,7 @@ struct run;
 struct pool_class {
 	struct list node; /* in pool.classes */
 	char base[TEMPLATE_NAME_BYTES_MAX + 1];
-	struct limits limits; /* the shape's classes, and the disk limit */
+	struct limits limits;
 	uint64_t ram_bytes, disk_bytes;
 	uint32_t min; /* by the configuration */
 	/* Demand: runs of the busiest second, one less after each idle time. */
@@ -55,7 +59,6 @@ struct pool {
 	uint64_t mem_total_bytes, mem_available_bytes;
 	/* Of all classes, also of those forgotten. */
 	uint64_t n_hits, n_misses, n_refills, n_failures, n_evictions;
-	uint64_t n_named;
 	struct loop_timer work, tick;
 };
 
@@ -71,7 +74,8 @@ void pool_held(const struct engine *e, uint64_t *ret_ram_bytes,
 bool pool_evict(struct engine *e);
 /* A waiting VM for this run, if there is one (run.pooled). */
 void pool_reserve(struct run *r);
-void pool_release(struct run *r); /* without one: nothing */
+/* Without one: nothing.  The name is free when it is in no record. */
+void pool_release(struct run *r, bool is_name_free);
 /* The run's VM out of the pool: run.vm; false = it has to restore one. */
 bool pool_claim(struct run *r, const struct vm_ops *ops);
 /* Something changed: refill soon. */

@@ -126,7 +126,7 @@ struct run *run_by_command(struct engine *e, const struct caller *who,
 
 static void run_free(struct run *r)
 {
-	pool_release(r);
+	pool_release(r, false);
 	loop_timer_stop(r->e->loop, &r->expiry);
 	loop_timer_stop(r->e->loop, &r->retry);
 	list_remove(&r->node);
@@ -247,13 +247,20 @@ static struct run *run_new(struct engine *e, const struct caller *who,
 	return r;
 }
 
+void run_rename(struct run *r, const char *sandbox)
+{
+	snprintf(r->sbx.id, sizeof(r->sbx.id), "%s", sandbox);
+	memcpy(r->cmd.sandbox, r->sbx.id, sizeof(r->cmd.sandbox));
+	memcpy(r->spec.sandbox, r->sbx.id, sizeof(r->spec.sandbox));
+}
+
 /* ---- idempotency
  * ------------------------------------------------------------------------ */
 
 static void give_up(struct run *r, const struct err *err)
 {
 	r->holds_place = false;
-	pool_release(r);
+	pool_release(r, false);
 	run_refuse_all(r, err);
 	run_maybe_free(r);
 }
@@ -303,7 +310,7 @@ static void answer_found(struct run *r, const struct store_found *f)
 	int rc;
 
 	r->holds_place = false;
-	pool_release(r);
+	pool_release(r, true); /* nothing was written */
 	if (!f->is_same_request) {
 		key_conflict(&err, r->key, r->sbx.graph);
 		give_up(r, &err);

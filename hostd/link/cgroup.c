@@ -39,9 +39,11 @@
  */
 #define CGROUP_V1_SHARES_ALL	"8192"
 #define CGROUP_V1_SHARES_DAEMON "8192"
-/* VMMs that start for the pool, until they join their own: the lowest. */
+/* VMMs that start for the pool: the lowest that there is. */
 #define CGROUP_V1_SHARES_BACKGROUND "2"
+#define CGROUP_V1_SHARES_USUAL	    "1024"
 #define CGROUP_V2_WEIGHT_BACKGROUND "1"
+#define CGROUP_V2_WEIGHT_USUAL	    "100"
 
 static int value_write(int dir, const char *file, const char *text)
 {
@@ -161,6 +163,17 @@ static bool v2_open(struct cgroups *c)
 	return true;
 }
 
+static int weight_write(const struct cgroups *c, int leaf, bool is_background)
+{
+	static const char *const weights[2][2] = {
+		{CGROUP_V1_SHARES_USUAL, CGROUP_V1_SHARES_BACKGROUND},
+		{CGROUP_V2_WEIGHT_USUAL, CGROUP_V2_WEIGHT_BACKGROUND},
+	};
+
+	return value_write(leaf, c->is_v2 ? "cpu.weight" : "cpu.shares",
+			   weights[c->is_v2][is_background]);
+}
+
 /* Beside the daemon: cpu of v1, or a leaf of the unified tree. */
 static void background_open(struct cgroups *c)
 {
@@ -172,10 +185,7 @@ static void background_open(struct cgroups *c)
 	if (mkdirat(at, name, 0755) && errno != EEXIST)
 		return;
 	leaf = folder_open(at, name);
-	if (leaf < 0 ||
-	    value_write(leaf, c->is_v2 ? "cpu.weight" : "cpu.shares",
-			c->is_v2 ? CGROUP_V2_WEIGHT_BACKGROUND
-				 : CGROUP_V1_SHARES_BACKGROUND))
+	if (leaf < 0 || weight_write(c, leaf, true))
 		unlinkat(at, name, AT_REMOVEDIR);
 	else
 		c->background = fd_take(&leaf);
@@ -265,7 +275,28 @@ static void leaf_name(uint64_t number, char name[48])
 		 (unsigned long long)number);
 }
 
-uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib)
+/* Without it a VM only takes more of the CPU than it should. */
+static void leaf_weight(struct link *l, uint64_t number, bool is_background)
+{
+	const struct cgroups *c = &l->cgroups;
+	_cleanup_fd_ int leaf = -1;
+	char name[48];
+
+	if (!number || !c->n_dirs)
+		return;
+	leaf_name(number, name);
+	leaf = folder_open(c->dirs[c->n_dirs - 1], name);
+	if (leaf >= 0)
+		(void)weight_write(c, leaf, is_background);
+}
+
+void link_cgroup_foreground(struct link *l, uint64_t number)
+{
+	leaf_weight(l, number, false);
+}
+
+uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib,
+			  bool is_background)
 {
 	struct cgroups *c = &l->cgroups;
 	char name[48];
@@ -285,6 +316,8 @@ uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib)
 		cgroups_close(c);
 		return 0;
 	}
+	if (is_background)
+		leaf_weight(l, l->cgroup_next, true);
 	return l->cgroup_next;
 }
 

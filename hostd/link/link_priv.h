@@ -62,10 +62,16 @@ void link_uid_give(struct link *l, int slot);
 /* cgroup.c.  Number of the new folders, 0 = none: limits unavailable. */
 void cgroups_open(struct cgroups *c);
 void cgroups_close(struct cgroups *c);
-uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib);
+uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib,
+			  bool is_background);
 void link_cgroup_join(struct link *l, uint64_t number, pid_t pid);
 void link_cgroup_leave(struct link *l, uint64_t number);
-/* Until it joins its own: a group whose CPU weight is the lowest. */
+/*
+ * In the background the CPU weight is the lowest there is: that of a group for
+ * all such processes until one joins its own, and then that of its own until
+ * it comes to the foreground.
+ */
+void link_cgroup_foreground(struct link *l, uint64_t number);
 void link_cgroup_background(struct link *l, pid_t pid);
 
 #endif

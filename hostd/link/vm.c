@@ -209,9 +209,8 @@ static void on_timer(struct loop_timer *t)
 		return;
 	}
 	if (vm->bind_deadline_ms && vm->bind_deadline_ms <= now) {
-		vm_end(vm, END_VM_LOST, "the restored %s within %lld s",
-		       vm->state == VM_RESTORING ? "VM did not pause"
-						 : "guest did not answer",
+		vm_end(vm, END_VM_LOST,
+		       "the restored guest did not answer within %lld s",
 		       (long long)vm->link->times.bind_ms / 1000);
 		return;
 	}
@@ -227,24 +226,32 @@ static void on_timer(struct loop_timer *t)
 
 /* ---- what the guest says ---------------------------------------------- */
 
+void vm_bound(struct vm *vm)
+{
+	vm->bind_deadline_ms = 0;
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+		if (vm->session.cmds[i].state == CS_SENT)
+			cmd_deadline(vm, &vm->session.cmds[i],
+				     vm->link->times.start_ms);
+	vm_timer_arm(vm);
+	vm->ops->bound(vm->ctx);
+}
+
 static void on_bound(void *ctx, const char *error)
 {
 	struct vm *vm = ctx;
 
-	vm->bind_deadline_ms = 0;
 	if (error) {
 		vm_end(vm, END_VM_LOST,
 		       "the guest cannot take its identity: %.180s", error);
 		return;
 	}
-	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
-		if (vm->session.cmds[i].state == CS_SENT)
-			cmd_deadline(vm, &vm->session.cmds[i],
-				     vm->link->times.start_ms);
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
-	vm_timer_arm(vm);
-	vm->ops->bound(vm->ctx);
+	if (vm->state == VM_RESTORING)
+		vm_pooled_bound(vm);
+	else
+		vm_bound(vm);
 }
 
 static void on_started(void *ctx, uint64_t cmd)
@@ -315,8 +322,6 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	vm->ready_us = clock_mono_us();
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
-	if (vm->state == VM_RESTORING)
-		vm_pooled_started(vm);
 }
 
 static void on_vmm_reply(void *ctx, enum vmm_type type, int status,

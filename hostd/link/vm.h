@@ -88,8 +88,9 @@ int vm_pid(const struct vm *vm); /* 0 while there is none */
 int64_t vm_ready_us(const struct vm *vm);
 
 /*
- * A VM that is restored ahead and then waits, paused.  It has no identity, no
- * entropy and no command; `sandbox` of its spec is a name for log lines.
+ * A VM that is restored ahead, takes its identity (fresh entropy, machine id,
+ * `sandbox` of the spec as its host name, the limits) and confirms it, and then
+ * waits, paused, for a sandbox of that very name.
  */
 struct vm_pool_ops {
 	void (*waiting)(void *ctx); /* it can be claimed */
@@ -106,15 +107,13 @@ int vm_create_pooled(struct vm **ret, struct link *link,
 /* Its snapshot is still the one that a new VM would be restored from. */
 bool vm_is_current(const struct vm *vm);
 /*
- * Make a waiting VM the one that vm_create would give for this spec: commands
- * may be given at once, and travel with a fresh identity; `bound` is the
- * guest's word that it has taken it.  One that turns out to be dead or to have
+ * From now on it is the VM that vm_create would give for its spec: commands may
+ * be given at once, `bound` follows.  One that turns out to be dead or to have
  * spoken out of turn is ended, and another is restored in its place: nothing
- * was given to it.  0, -ESTALE (not waiting, or of an old snapshot), -EINVAL
- * (another shape or disk limit); then it is the caller's as before.
+ * was given to it.  0, or -ESTALE (not waiting, or of an old snapshot): then it
+ * is the caller's as before.
  */
-int vm_claim(struct vm *vm, const struct vm_spec *spec,
-	     const struct vm_ops *ops, void *ctx);
+int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx);
 
 /* Bytes of RAM and disk this VM commits on the host (its class, not the
  * limit asked for), for admission. */

@@ -1,19 +1,22 @@
 /*
- * VMs that wait, restored and paused, until somebody claims them; see vm.h.
+ * VMs that wait, bound and paused, until somebody claims them; see vm.h.
  *
- *   RESTORING  the process starts; PAUSE is asked for as soon as its vCPUs run
+ *   RESTORING  the process starts, with BIND in its channel; after BOUND, PAUSE
  *   POOLED     paused: vCPUs parked, devices drained, the channel held
  *   STARTING   claimed; the call that vm_claim posted comes here
  *
- * Until its claim a VM has been given nothing, and may say nothing: its session
- * is at the snapshot point, where every frame breaks the rules.  What it wrote
- * and we did not read yet would be read after the claim, as its confirmation:
- * so a claim looks whether bytes wait (none can come any more: it is paused).
- * One that fails this is replaced by a restored VM, which costs time and
- * nothing else.
+ * Why bound ahead: BIND costs a guest as much as a short run does (on a soft
+ * host about 55,000 interpreted instructions, also when it is repeated), and
+ * nothing of it is the run's own.  Each VM has an identity that no other has
+ * or will get, and has confirmed it before it can be claimed.  The guest's
+ * clocks go on while it is paused, so its wall clock stays right.
  *
- * The identity is made and written before RESUME: the guest finds it, and the
- * first command, in its first read.  From there on all is as with any VM.
+ * After BOUND a VM may say nothing until it has a command: its session is then
+ * at a point where every frame breaks the rules, and a claim looks whether
+ * bytes wait unread (none can come any more: it is paused).  One that fails
+ * this is replaced by a restored one, which costs time and nothing else.
+ *
+ * The command is written before RESUME: the guest finds it in its first read.
  */
 #include "../clock.h"
 #include "log.h"
@@ -23,18 +26,15 @@
 
 /* ---- waiting ---------------------------------------------------------- */
 
-static void ask(struct vm *vm, enum vmm_type type, const char *what)
+void vm_pooled_bound(struct vm *vm)
 {
-	int rc = vmm_ask(vm->vmm, type, NULL, 0);
+	int rc = vmm_ask(vm->vmm, VMM_PAUSE, NULL, 0);
 
+	/* The deadline of BOUND serves for the pause, too. */
+	vm->session.state = SES_PREPARED;
 	if (rc)
-		vm_end(vm, END_VM_LOST, "the VM cannot be %s: %s", what,
+		vm_end(vm, END_VM_LOST, "the VM cannot be paused: %s",
 		       strerror(-rc));
-}
-
-void vm_pooled_started(struct vm *vm)
-{
-	ask(vm, VMM_PAUSE, "paused");
 }
 
 static void paused(struct vm *vm)
@@ -49,16 +49,13 @@ static void paused(struct vm *vm)
 
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
 {
-	if (type == VMM_PAUSE && vm->state == VM_RESTORING) {
-		if (status)
-			vm_end(vm, END_VM_LOST, "the VM cannot be paused: %s",
-			       strerror(-status));
-		else
-			paused(vm);
-	} else if (type == VMM_RESUME && status) {
-		vm_end(vm, END_VM_LOST, "the VM cannot be resumed: %s",
+	if (status && (type == VMM_PAUSE || type == VMM_RESUME))
+		vm_end(vm, END_VM_LOST, "the VM cannot be %s: %s",
+		       type == VMM_PAUSE ? "paused" : "resumed",
 		       strerror(-status));
-	}
+	else if (type == VMM_PAUSE && vm->state == VM_RESTORING &&
+		 vm->session.state == SES_PREPARED)
+		paused(vm);
 }
 
 int vm_create_pooled(struct vm **ret, struct link *link,
@@ -77,14 +74,13 @@ int vm_create_pooled(struct vm **ret, struct link *link,
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	vm->pool_ops = ops;
 	vm->ctx = ctx;
+	vm->state = VM_RESTORING;
 	if (!template_is_current(vm->t)) {
 		template_recheck(vm->t);
 		vm_free(vm);
 		return err_set(e, ERR_UNAVAILABLE, NULL,
 			       "its snapshot is not there");
 	}
-	vm->state = VM_RESTORING;
-	session_restart(&vm->session, SES_PREPARED);
 	if (vm_begin_process(vm, e)) {
 		vm_free(vm);
 		return -1;
@@ -101,21 +97,13 @@ bool vm_is_current(const struct vm *vm)
 
 /* ---- claiming --------------------------------------------------------- */
 
-int vm_claim(struct vm *vm, const struct vm_spec *spec,
-	     const struct vm_ops *ops, void *ctx)
+int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 {
-	struct shape shape;
-
 	if (vm->state != VM_POOLED || !vm_is_current(vm))
 		return -ESTALE;
-	if (shape_for(spec->base, &spec->limits, &shape, NULL) ||
-	    !shape_is_same(&shape, &vm->t->shape) ||
-	    spec->limits.disk_mib != vm->spec.limits.disk_mib)
-		return -EINVAL;
-	log_info("%s vm=claimed was=%s pid=%d waited_ms=%lld", spec->sandbox,
-		 vm->spec.sandbox, vm_pid(vm),
+	log_info("%s vm=claimed pid=%d waited_ms=%lld", vm->spec.sandbox,
+		 vm_pid(vm),
 		 (long long)(clock_mono_us() - vm->created_us) / 1000);
-	vm->spec = *spec;
 	vm->ops = ops;
 	vm->pool_ops = NULL;
 	vm->ctx = ctx;
@@ -125,7 +113,7 @@ int vm_claim(struct vm *vm, const struct vm_spec *spec,
 	return 0;
 }
 
-/* Alive, silent so far, and nothing of it unread. */
+/* Alive, silent since BOUND, and nothing of it unread. */
 static bool is_untouched(const struct vm *vm)
 {
 	uint8_t byte;
@@ -138,35 +126,41 @@ static bool is_untouched(const struct vm *vm)
 	       errno == EAGAIN;
 }
 
+static void give_back(struct vm *vm)
+{
+	log_warn("%s vm=restored_instead: the claimed one was dead or had "
+		 "spoken",
+		 vm->spec.sandbox);
+	if (vm->vmm)
+		vmm_forget(vm->vmm);
+	vm->vmm = NULL;
+	channel_close(&vm->channel);
+	session_restart(&vm->session, SES_BINDING);
+}
+
 bool vm_pooled_resume(struct vm *vm)
 {
 	int rc;
 
 	vm->is_claimed = false;
 	if (!is_untouched(vm)) {
-		log_warn("%s vm=restored_instead the claimed one was dead or "
-			 "had spoken",
-			 vm->spec.sandbox);
-		if (vm->vmm)
-			vmm_forget(vm->vmm);
-		vm->vmm = NULL;
-		channel_close(&vm->channel);
-		session_restart(&vm->session, SES_BINDING);
+		give_back(vm);
 		return false;
 	}
 	vm->state = VM_RUNNING;
-	vm->session.state = SES_BINDING;
+	vm->session.state = SES_BOUND;
 	vm->ready_us = clock_mono_us();
-	vmm_rename(vm->vmm, vm->spec.sandbox);
-	rc = vm_bind_send(vm);
+	vmm_foreground(vm->vmm);
+	rc = bytes_append_secret(&vm->channel.out, vm->early.data,
+				 vm->early.len);
+	bytes_finish_secret(&vm->early);
+	channel_flush(&vm->channel);
 	if (!rc)
 		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
-	if (rc) {
+	if (rc)
 		vm_end(vm, END_NOT_STARTED, "the VM cannot be resumed: %s",
 		       strerror(-rc));
-		return true;
-	}
-	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
-	vm_timer_arm(vm);
+	else
+		vm_bound(vm);
 	return true;
 }

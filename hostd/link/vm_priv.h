@@ -63,12 +63,14 @@ int vm_begin_process(struct vm *vm, struct err *e);
 void vm_free(struct vm *vm);
 void vm_start_post(struct vm *vm);
 void vm_timer_arm(struct vm *vm);
+/* Commands may start: their deadlines run, and the owner is told. */
+void vm_bound(struct vm *vm);
 void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* vm_pool.c, for vm.c.  False: it cannot be used, and is no more. */
 bool vm_pooled_resume(struct vm *vm);
-void vm_pooled_started(struct vm *vm);
+void vm_pooled_bound(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
 
 void vms_destroy(struct link *l); /* kill, wait, no callbacks */

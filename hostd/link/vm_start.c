@@ -120,7 +120,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 			       vm->link->state_dir, strerror(-rc));
 	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
 			  channel_ended, &peer);
-	if (!rc && vm->state != VM_RESTORING)
+	if (!rc)
 		rc = vm_bind_send(vm);
 	if (rc)
 		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",

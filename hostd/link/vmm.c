@@ -421,9 +421,9 @@ void vmms_forgotten_destroy(struct link *link)
 	}
 }
 
-void vmm_rename(struct vmm *v, const char *name)
+void vmm_foreground(struct vmm *v)
 {
-	snprintf(v->name, sizeof(v->name), "%s", name);
+	link_cgroup_foreground(v->link, v->cgroup);
 }
 
 bool vmm_is_alive(const struct vmm *v)
@@ -506,7 +506,8 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	}
 	v->control.fd = fd_take(&control[0]);
 	v->log.watch.fd = fd_take(&log[0]);
-	v->cgroup = link_cgroup_make(link, args->vcpus, args->ram_mib);
+	v->cgroup = link_cgroup_make(link, args->vcpus, args->ram_mib,
+				     args->is_background);
 	rc = vmm_spawn(link, args, control[1], log[1], uid, &v->pid,
 		       &v->process.fd, e);
 	if (rc < 0)

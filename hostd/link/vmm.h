@@ -54,8 +54,8 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
 /* SIGKILL; `gone` follows. */
 void vmm_kill(struct vmm *v);
 pid_t vmm_pid(const struct vmm *v);
-/* In log lines from now on. */
-void vmm_rename(struct vmm *v, const char *name);
+/* A start in the background is over: its usual share of the CPU. */
+void vmm_foreground(struct vmm *v);
 bool vmm_is_alive(const struct vmm *v); /* its process has not ended */
 /* End it; its owner hears nothing more and may be freed. */
 void vmm_forget(struct vmm *v);
