@@ -78,6 +78,16 @@ static void test_refuses(void **state)
 		{"node = abc", "4 characters"},
 		{"log_level = loud", "error warn info debug"},
 		{"log_level = error warn", "error warn info debug"},
+		{"pool_max = 65", "from 0 to 64"},
+		{"pool_python = x", "pool_python: \"x\" is neither"},
+		{"pool_python = 65", "0 to 64 VMs"},
+		{"pool_python = 1 5x1024:1", "\"5x1024:1\""},
+		{"pool_node = 1x127:1", "128 to 8192 MiB of memory"},
+		{"pool_node = 1x1024x255:1", "256 to 10240 MiB of disk"},
+		{"pool_shell = 1x1024:", "\"1x1024:\""},
+		{"pool_shell = 1024:1", "\"1024:1\""},
+		{"pool_shell = 1x1024x4096x1:1", "neither"},
+		{"pool_shell = 99999999999:1", "neither"},
 		{"= 1", "unknown key \"\""},
 		{"\nlisten = localhost:80",
 		 "line 2: listen = \"localhost:80\""},
@@ -98,6 +108,42 @@ static void test_refuses(void **state)
 		if (!strstr(e.text, cases[i].part))
 			fail_msg("%s: message \"%s\"", cases[i].text, e.text);
 	}
+}
+
+struct pools {
+	struct config_pool list[4];
+	unsigned n;
+};
+
+static void on_pool(void *ctx, const struct config_pool *p)
+{
+	struct pools *all = ctx;
+
+	assert_true(all->n < 4);
+	all->list[all->n++] = *p;
+}
+
+static void test_pool(void **state)
+{
+	struct pools all = {0};
+	struct err e;
+
+	(void)state;
+	assert_int_equal(config_pool_each(" 2 1x512:1\t4x8192x10240:64 0 ",
+					  on_pool, &all, &e),
+			 0);
+	assert_int_equal(all.n, 3); /* what is 0 is not told */
+	assert_memory_equal(&all.list[0],
+			    (&(struct config_pool){1, 1024, 4096, 2}),
+			    sizeof(all.list[0]));
+	assert_memory_equal(&all.list[1],
+			    (&(struct config_pool){1, 512, 4096, 1}),
+			    sizeof(all.list[0]));
+	assert_memory_equal(&all.list[2],
+			    (&(struct config_pool){4, 8192, 10240, 64}),
+			    sizeof(all.list[0]));
+	assert_int_equal(config_pool_each("", on_pool, &all, &e), 0);
+	assert_int_equal(all.n, 3);
 }
 
 static void test_missing(void **state)
@@ -204,7 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_file),	cmocka_unit_test(test_refuses),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_args),
-		cmocka_unit_test(test_example),
+		cmocka_unit_test(test_example), cmocka_unit_test(test_pool),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);

@@ -6,12 +6,11 @@ HUTCH_JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	doctor_kernel.c doctor_host.c doctor_files.c) \
 	vmm/kvm.c vmm/kvm_probe.c vmm/thread.c hostd/config.c \
-	hostd/config_pool.c \
-	hostd/http/listen.c $(addprefix hostd/image/,\
+	hostd/config_pool.c hostd/http/listen.c $(addprefix hostd/image/,\
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
-	records.c key.c prepare.c serve.c) hostd/state_dir.c \
+	records.c key.c pool.c prepare.c serve.c) hostd/state_dir.c \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson

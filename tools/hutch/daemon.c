@@ -135,8 +135,9 @@ static void exec_daemon(const struct cli *c, const char *program, int log)
 	dup2(null, STDIN_FILENO);
 	dup2(log, STDOUT_FILENO);
 	dup2(log, STDERR_FILENO);
+	/* It serves one command: nothing would claim what waits. */
 	execl(program, "hutchd", "--state", c->state_dir, "--listen", "none",
-	      (char *)NULL);
+	      "--set", "pool_max=0", (char *)NULL);
 	_exit(127);
 }
 

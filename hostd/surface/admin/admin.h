@@ -21,6 +21,8 @@ void admin_key_revoke(struct request *r);
 /* status.c */
 void admin_status(struct request *r);
 void admin_ps(struct request *r);
+/* pool.c */
+void admin_pool(struct request *r);
 /* prepare.c */
 void admin_prepare(struct request *r);
 

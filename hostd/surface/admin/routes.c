@@ -15,6 +15,8 @@ static const struct route routes[] = {
 	 p_none, admin_status},
 	{HTTP_GET, "/admin/ps", "listLive", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
 	 p_none, admin_ps},
+	{HTTP_GET, "/admin/pool", "showPool", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
+	 p_none, admin_pool},
 	{HTTP_POST, "/admin/prepare", "prepareTemplate", ROUTE_ADMIN,
 	 ADMIN_BODY_BYTES_MAX, p_none, admin_prepare},
 };

@@ -111,8 +111,8 @@ static void put_engine(struct bytes *b, struct request *r)
 			     s.runs_ended},
 			    {"runs_lost_total", "counter",
 			     "Runs whose outcome is not known.", s.runs_lost},
-			    {"vms_started_total", "counter", "VMs started.",
-			     s.vms_started},
+			    {"vms_started_total", "counter",
+			     "VMs given to runs.", s.vms_started},
 			    {"sandboxes_live", "gauge",
 			     "Sandboxes that hold a "
 			     "place.",
@@ -132,6 +132,43 @@ static void put_engine(struct bytes *b, struct request *r)
 			     store_commits(r->services->store)},
 		    },
 		    10);
+}
+
+static void put_pool(struct bytes *b, struct request *r)
+{
+	struct engine_stats s;
+
+	engine_stats(r->services->engine, &s);
+	put_metrics(
+		b,
+		(const struct metric[]){
+			{"pool_hits_total", "counter",
+			 "Runs that were given a VM that waited.", s.pool_hits},
+			{"pool_misses_total", "counter",
+			 "Runs that had to restore one.", s.pool_misses},
+			{"pool_refills_total", "counter", "VMs restored ahead.",
+			 s.pool_refills},
+			{"pool_failures_total", "counter",
+			 "VMs lost before a run had them.", s.pool_failures},
+			{"pool_evictions_total", "counter",
+			 "VMs ended because a request needed their room.",
+			 s.pool_evictions},
+			{"pool_ready", "gauge", "VMs that wait.", s.pool_ready},
+			{"pool_starting", "gauge", "VMs on their way there.",
+			 s.pool_starting},
+			{"pool_size_max", "gauge", "Most that may wait.",
+			 s.pool_max},
+			{"pool_ram_bytes", "gauge",
+			 "RAM promised to VMs that wait; they give way.",
+			 s.pool_ram_bytes},
+			{"pool_disk_bytes", "gauge",
+			 "Disk promised to VMs that wait; they give way.",
+			 s.pool_disk_bytes},
+			{"memory_short", "gauge",
+			 "1: the host is short of memory, nothing waits.",
+			 s.is_memory_short},
+		},
+		11);
 }
 
 static void put_http(struct bytes *b, struct request *r)
@@ -179,6 +216,7 @@ void service_metrics(struct request *r)
 	struct bytes b = {0};
 
 	put_engine(&b, r);
+	put_pool(&b, r);
 	put_http(&b, r);
 	bytes_printf(&b,
 		     "# HELP hutch_start_time_seconds Unix time of the start."
