@@ -17,7 +17,6 @@ void engine_op_begin(struct engine *e)
 
 static void engine_free(struct engine *e)
 {
-	pool_close(e);
 	free(e->state_dir);
 	free(e);
 }
@@ -79,8 +78,10 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	e->link = link;
 	list_init(&e->runs);
 	list_init(&e->waiters);
+	pool_begin(&e->pool);
 	boot_id_read(e->boot_id);
 	if (configure(e, cfg, err) || pool_open(e, cfg, err)) {
+		pool_close(e);
 		engine_free(e);
 		return -1;
 	}
@@ -118,7 +119,6 @@ void engine_destroy(struct engine *e)
 		/* Not durable: the store's answer finds is_ending. */
 		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
 			settle(r);
-		r->pooled = NULL;
 		r->vm = NULL; /* link_destroy's from here on */
 		r->has_vm = false;
 		loop_timer_stop(e->loop, &r->expiry);

@@ -65,6 +65,51 @@ int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 	return 0;
 }
 
+int vm_create_pooled(struct vm **ret, struct link *link,
+		     const struct vm_spec *spec, const struct vm_pool_ops *ops,
+		     void *ctx, struct err *e)
+{
+	struct vm *vm = &fake.vms[fake.n_vms];
+
+	(void)link;
+	if (fake.pool_error)
+		return err_set(e, fake.pool_error_code, NULL, "%s",
+			       fake.pool_error);
+	assert_true(fake.n_vms < FAKE_VMS_MAX);
+	fake.n_vms++;
+	memset(vm, 0, sizeof(*vm));
+	vm->is_created = true;
+	vm->pool_ops = ops;
+	vm->ctx = ctx;
+	vm->spec = *spec;
+	*ret = vm;
+	return 0;
+}
+
+bool vm_is_current(const struct vm *vm)
+{
+	return !vm->is_stale;
+}
+
+int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
+{
+	assert_non_null(vm->pool_ops);
+	assert_false(vm->is_destroyed || vm->is_claimed);
+	if (vm->is_stale)
+		return -ESTALE;
+	vm->is_claimed = true;
+	vm->pool_ops = NULL;
+	vm->ops = ops;
+	vm->ctx = ctx;
+	return 0;
+}
+
+int64_t vm_ready_us(const struct vm *vm)
+{
+	(void)vm;
+	return clock_mono_us();
+}
+
 int vm_run(struct vm *vm, uint64_t cmd, const struct vm_run *run)
 {
 	if (fake.run_rc)
@@ -159,12 +204,22 @@ void fake_end(int i, enum gp_end how, int code, const char *result)
 	vm->ops->ended(vm->ctx, vm->cmd, &end);
 }
 
+void fake_waiting(int i)
+{
+	struct vm *vm = vm_at(i);
+
+	vm->pool_ops->waiting(vm->ctx);
+}
+
 void fake_gone(int i, enum end_reason why, const char *text)
 {
 	struct vm *vm = vm_at(i);
 
 	vm->is_gone = true;
-	vm->ops->gone(vm->ctx, why, text);
+	if (vm->pool_ops)
+		vm->pool_ops->gone(vm->ctx, why, text);
+	else
+		vm->ops->gone(vm->ctx, why, text);
 }
 
 /* ---- the engine

@@ -23,6 +23,9 @@ struct vm {
 	bool has_input;
 	uint32_t timeout_ms;
 	struct loop_call gone;
+	/* Of the pool, until it is claimed. */
+	const struct vm_pool_ops *pool_ops;
+	bool is_stale, is_claimed;
 };
 
 struct fake {
@@ -33,12 +36,16 @@ struct fake {
 	int run_rc;
 	uint64_t ram_bytes, disk_bytes; /* cost of each */
 	bool is_slow_to_go;		/* gone only by fake_gone */
+	const char *pool_error;		/* vm_create_pooled refuses with it */
+	enum err_code pool_error_code;
 };
 extern struct fake fake;
 
 void fake_bound(int vm);
 void fake_output(int vm, int stream, const char *text);
 void fake_end(int vm, enum gp_end how, int code, const char *result);
+/* A VM of the pool waits now. */
+void fake_waiting(int vm);
 void fake_gone(int vm, enum end_reason why, const char *text);
 
 /* ---- the engine under test

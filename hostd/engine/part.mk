@@ -17,7 +17,7 @@ $(eval $(call program,tests/hostd/output_test,hostd/engine/output_test.c \
 
 # The engine with a real loop and store, and VMs of the tests; a clock that
 # can be moved.
-engine_tests := engine engine_keys engine_life engine_race
+engine_tests := engine engine_keys engine_life engine_race engine_pool
 engine_test_srcs := hostd/engine/engine_test_util.c \
 	$(filter-out %_test.c %_fuzz.c,$(wildcard hostd/store/*.c)) \
 	$(filter-out hostd/clock.c,$(ENGINE_SRCS)) hostd/clock_movable.c \

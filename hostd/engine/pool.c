@@ -402,17 +402,21 @@ bool pool_claim(struct run *r, const struct vm_ops *ops)
 
 /* ---- life, numbers ---------------------------------------------------- */
 
+void pool_begin(struct pool *p)
+{
+	list_init(&p->classes);
+	list_init(&p->vms);
+	p->work.fn = on_work;
+	p->tick.fn = on_tick;
+}
+
 int pool_open(struct engine *e, const struct engine_config *cfg,
 	      struct err *err)
 {
 	struct pool *p = &e->pool;
 
-	list_init(&p->classes);
-	list_init(&p->vms);
 	p->max = cfg->pool_max;
 	p->idle_ms = (int64_t)cfg->pool_idle_seconds * 1000;
-	p->work.fn = on_work;
-	p->tick.fn = on_tick;
 	p->proc_dir = strdup(cfg->proc_dir ? cfg->proc_dir : "/proc");
 	if (!p->proc_dir)
 		return err_set(err, ERR_INTERNAL, NULL, "no memory");
@@ -437,7 +441,13 @@ void pool_close(struct engine *e)
 	loop_timer_stop(e->loop, &p->work);
 	loop_timer_stop(e->loop, &p->tick);
 	list_for_each_safe(n, tmp, &p->vms)
-		pooled_free(container_of(n, struct pooled, node));
+	{
+		struct pooled *v = container_of(n, struct pooled, node);
+
+		if (v->run)
+			v->run->pooled = NULL;
+		pooled_free(v);
+	}
 	list_for_each_safe(n, tmp, &p->classes)
 	{
 		list_remove(n);

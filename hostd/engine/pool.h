@@ -30,7 +30,7 @@
 /* No VM waits longer: clocks drift, seeds age. */
 #define POOL_AGE_S_MAX 1800
 /* A class whose VM could not be restored rests: doubled up to the maximum. */
-#define POOL_REST_MS_MIN 2000
+#define POOL_REST_MS_MIN 500
 #define POOL_REST_MS_MAX 60000
 
 struct run;
@@ -62,6 +62,7 @@ struct pool {
 	struct loop_timer work, tick;
 };
 
+void pool_begin(struct pool *p);
 int pool_open(struct engine *e, const struct engine_config *cfg,
 	      struct err *err);
 /* The VMs are link_destroy's from here on. */
