@@ -155,7 +155,8 @@ void vm_timer_arm(struct vm *vm)
 {
 	int64_t at = 0;
 
-	if (vm->state != VM_RUNNING && vm->state != VM_RESTORING)
+	if (vm->state != VM_RUNNING && vm->state != VM_RESTORING &&
+	    vm->state != VM_POOLED)
 		return;
 	earlier(&at, vm->bind_deadline_ms);
 	earlier(&at, vm->words_deadline_ms);
@@ -300,8 +301,6 @@ static void on_channel_end(struct channel *c, int rc)
 		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
 	} else if (rc == -ENOMEM) {
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
-	} else if (vm->state == VM_POOLED) {
-		vm_end(vm, END_VM_LOST, "the guest's channel was closed");
 	} else {
 		/* Mostly the process ends: it knows the reason better.  No
 		 * command can end any more, none has a deadline. */

@@ -109,6 +109,8 @@ int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 	vm->ctx = ctx;
 	vm->created_us = clock_mono_us();
 	vm->is_claimed = true;
+	vm->words_deadline_ms = 0;
+	loop_timer_stop(vm->link->loop, &vm->timer);
 	vm_start_post(vm);
 	return 0;
 }
