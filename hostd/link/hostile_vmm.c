@@ -183,6 +183,9 @@ static bool play_control(char c)
 	case 'f':
 		tell_many(VMM_OPEN, 50000);
 		return true;
+	case 'W': /* so that what was said is heard first */
+		usleep(50000);
+		return true;
 	case 'F':
 		tell_many(VMM_DEVICE, 3000);
 		return true;

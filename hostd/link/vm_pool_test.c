@@ -143,11 +143,11 @@ static void test_lost_before(void **state)
 		{"S", "has another size", 0, END_NOT_STARTED},
 		{"x", "killed by signal 9", 0, END_VM_LOST},
 		{"bs", "may not come now", 0, END_GUEST_PROTOCOL},
-		{"bzg", "triple fault", 1, END_VM_LOST},
-		{"bzx", "killed by signal 9", 1, END_VM_LOST},
-		{"bzB", "may not come now", 1, END_GUEST_PROTOCOL},
-		{"bzs", "may not come now", 1, END_GUEST_PROTOCOL},
-		{"bzch", "channel was closed", 1, END_VM_LOST},
+		{"bzWg", "triple fault", 1, END_VM_LOST},
+		{"bzWx", "killed by signal 9", 1, END_VM_LOST},
+		{"bzWB", "may not come now", 1, END_GUEST_PROTOCOL},
+		{"bzWs", "may not come now", 1, END_GUEST_PROTOCOL},
+		{"bzWch", "channel was closed", 1, END_VM_LOST},
 	};
 
 	(void)state;
@@ -218,7 +218,7 @@ static void claim_dead(struct pooled *p)
 
 static void claim_late(struct pooled *p)
 {
-	usleep(50000); /* what it says now is not read yet */
+	usleep(150000); /* what it says now is not read yet */
 	claim(p);
 	script_swap("brsoE");
 }
@@ -229,10 +229,10 @@ static void test_instead(void **state)
 		const char *script;
 		void (*then)(struct pooled *p);
 	} t[] = {
-		{"bz", claim_dead},   /* dead when it is claimed */
-		{"bzBh", claim_late}, /* a second word, unread */
-		{"bzx", claim_late},  /* part of a frame, then death */
-		{"bzch", claim_late}, /* no channel */
+		{"bz", claim_dead},    /* dead when it is claimed */
+		{"bzWBh", claim_late}, /* a second word, unread */
+		{"bzWx", claim_late},  /* part of a frame, then death */
+		{"bzWch", claim_late}, /* no channel */
 	};
 
 	(void)state;
@@ -295,7 +295,7 @@ static void test_link_ends(void **state)
 	p = q = (struct pooled){.then = stop};
 	begin(&p, "bzh");
 	assert_int_equal(loop_run(loop), 0);
-	begin(&q, "bzBh");
+	begin(&q, "bzWBh");
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(p.waiting + q.waiting, 2);
 }
