@@ -6,7 +6,7 @@
  *   RUNNING   hutch-vmm lives; the session says what the guest may send
  *   ENDING    the reason is known; the process is being reaped
  *
- * vm_pool.c adds two: RESTORING and POOLED, from which a claim leads to
+ * vm_pool.c adds RESTORING, POOLED and RESUMING: a claim leads from POOLED to
  * STARTING; the call that is posted then resumes the VM, instead of a start.
  *
  * BIND and the commands that came with vm_create are written into the channel
@@ -105,9 +105,10 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 	struct vm *vm = ctx;
 
 	vm->vmm = NULL;
-	/* Claimed, and nothing given to it yet: another will be restored. */
-	if (vm->state == VM_STARTING)
+	if (vm_is_ungiven(vm)) {
+		vm_pooled_instead(vm);
 		return;
+	}
 	if (vm->state != VM_ENDING) {
 		bool is_setup = end->why == VMM_WHY_SETUP;
 
@@ -155,8 +156,7 @@ void vm_timer_arm(struct vm *vm)
 {
 	int64_t at = 0;
 
-	if (vm->state != VM_RUNNING && vm->state != VM_RESTORING &&
-	    vm->state != VM_POOLED)
+	if (vm->state == VM_STARTING || vm->state == VM_ENDING)
 		return;
 	earlier(&at, vm->bind_deadline_ms);
 	earlier(&at, vm->words_deadline_ms);
@@ -210,6 +210,10 @@ static void on_timer(struct loop_timer *t)
 		return;
 	}
 	if (vm->bind_deadline_ms && vm->bind_deadline_ms <= now) {
+		if (vm_is_ungiven(vm)) {
+			vm_pooled_instead(vm);
+			return;
+		}
 		vm_end(vm, END_VM_LOST,
 		       "the restored guest did not answer within %lld s",
 		       (long long)vm->link->times.bind_ms / 1000);
@@ -295,8 +299,8 @@ static void on_channel_end(struct channel *c, int rc)
 {
 	struct vm *vm = container_of(c, struct vm, channel);
 
-	if (vm->state == VM_STARTING) {
-		return; /* claimed: seen when it is to be resumed */
+	if (vm_is_ungiven(vm)) {
+		vm_pooled_instead(vm);
 	} else if (rc == -EPROTO) {
 		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
 	} else if (rc == -ENOMEM) {
@@ -356,8 +360,10 @@ static void vm_begin(struct vm *vm)
 			vm_gone(vm);
 		return;
 	}
-	if (vm->is_claimed && vm_pooled_resume(vm))
+	if (vm->is_claimed) {
+		vm_pooled_resume(vm);
 		return;
+	}
 	vm->state = VM_RUNNING;
 	if (vm_begin_process(vm, &e)) {
 		vm_end(vm, END_NOT_STARTED, "%.250s", e.text);

@@ -3,7 +3,8 @@
  *
  *   RESTORING  the process starts, with BIND in its channel; after BOUND, PAUSE
  *   POOLED     paused: vCPUs parked, devices drained, the channel held
- *   STARTING   claimed; the call that vm_claim posted comes here
+ *   STARTING   claimed; a call is posted
+ *   RESUMING   RESUME was asked for; its answer is awaited
  *
  * Why bound ahead: BIND costs a guest as much as a short run does (on a soft
  * host about 55,000 interpreted instructions, also when it is repeated), and
@@ -12,11 +13,11 @@
  * clocks go on while it is paused, so its wall clock stays right.
  *
  * After BOUND a VM may say nothing until it has a command: its session is then
- * at a point where every frame breaks the rules, and a claim looks whether
- * bytes wait unread (none can come any more: it is paused).  One that fails
- * this is replaced by a restored one, which costs time and nothing else.
- *
- * The command is written before RESUME: the guest finds it in its first read.
+ * at a point where every frame breaks the rules.  The command is given to it
+ * when it has said that it was resumed, not before: one that is dead by then
+ * (a process that is killed ends some time later), does not answer, refuses,
+ * or has spoken, is replaced by a restored one, which costs time and nothing
+ * else.
  */
 #include "../clock.h"
 #include "log.h"
@@ -45,17 +46,6 @@ static void paused(struct vm *vm)
 	log_info("%s vm=pooled pid=%d after_us=%lld", vm->spec.sandbox,
 		 vm_pid(vm), (long long)(clock_mono_us() - vm->created_us));
 	vm->pool_ops->waiting(vm->ctx);
-}
-
-void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
-{
-	if (status && (type == VMM_PAUSE || type == VMM_RESUME))
-		vm_end(vm, END_VM_LOST, "the VM cannot be %s: %s",
-		       type == VMM_PAUSE ? "paused" : "resumed",
-		       strerror(-status));
-	else if (type == VMM_PAUSE && vm->state == VM_RESTORING &&
-		 vm->session.state == SES_PREPARED)
-		paused(vm);
 }
 
 int vm_create_pooled(struct vm **ret, struct link *link,
@@ -115,7 +105,30 @@ int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 	return 0;
 }
 
-/* Alive, silent since BOUND, and nothing of it unread. */
+bool vm_is_ungiven(const struct vm *vm)
+{
+	return vm->is_claimed && vm->state != VM_ENDING;
+}
+
+/* The posted call, one that is on its way or a new one, becomes a start. */
+void vm_pooled_instead(struct vm *vm)
+{
+	log_warn("%s vm=restored_instead: the claimed one was dead, late or "
+		 "had spoken",
+		 vm->spec.sandbox);
+	vm->is_claimed = false;
+	vm->bind_deadline_ms = 0;
+	loop_timer_stop(vm->link->loop, &vm->timer);
+	if (vm->vmm)
+		vmm_forget(vm->vmm);
+	vm->vmm = NULL;
+	channel_close(&vm->channel);
+	session_restart(&vm->session, SES_BINDING);
+	if (!vm->is_posted)
+		vm_start_post(vm);
+}
+
+/* Silent since BOUND, and nothing of it unread. */
 static bool is_untouched(const struct vm *vm)
 {
 	uint8_t byte;
@@ -128,41 +141,52 @@ static bool is_untouched(const struct vm *vm)
 	       errno == EAGAIN;
 }
 
-static void give_back(struct vm *vm)
+void vm_pooled_resume(struct vm *vm)
 {
-	log_warn("%s vm=restored_instead: the claimed one was dead or had "
-		 "spoken",
-		 vm->spec.sandbox);
-	if (vm->vmm)
-		vmm_forget(vm->vmm);
-	vm->vmm = NULL;
-	channel_close(&vm->channel);
-	session_restart(&vm->session, SES_BINDING);
+	if (is_untouched(vm)) {
+		vm->state = VM_RESUMING;
+		vm->ready_us = clock_mono_us();
+		vm->bind_deadline_ms =
+			clock_mono_ms() + vm->link->times.bind_ms;
+		vm_timer_arm(vm);
+		vmm_foreground(vm->vmm);
+		if (!vmm_ask(vm->vmm, VMM_RESUME, NULL, 0))
+			return;
+	}
+	vm_pooled_instead(vm);
 }
 
-bool vm_pooled_resume(struct vm *vm)
+/* It runs: from here on it is as any other VM that is bound. */
+static void resumed(struct vm *vm)
 {
 	int rc;
 
 	vm->is_claimed = false;
-	if (!is_untouched(vm)) {
-		give_back(vm);
-		return false;
-	}
 	vm->state = VM_RUNNING;
 	vm->session.state = SES_BOUND;
-	vm->ready_us = clock_mono_us();
-	vmm_foreground(vm->vmm);
 	rc = bytes_append_secret(&vm->channel.out, vm->early.data,
 				 vm->early.len);
 	bytes_finish_secret(&vm->early);
+	if (rc) {
+		vm_end(vm, END_NOT_STARTED, "out of memory");
+		return;
+	}
 	channel_flush(&vm->channel);
-	if (!rc)
-		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
-	if (rc)
-		vm_end(vm, END_NOT_STARTED, "the VM cannot be resumed: %s",
-		       strerror(-rc));
-	else
-		vm_bound(vm);
-	return true;
+	vm_bound(vm);
+}
+
+void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
+{
+	if (type == VMM_PAUSE && vm->state == VM_RESTORING) {
+		if (status)
+			vm_end(vm, END_VM_LOST, "the VM cannot be paused: %s",
+			       strerror(-status));
+		else if (vm->session.state == SES_PREPARED)
+			paused(vm);
+	} else if (type == VMM_RESUME && vm->state == VM_RESUMING) {
+		if (status || !is_untouched(vm))
+			vm_pooled_instead(vm);
+		else
+			resumed(vm);
+	}
 }

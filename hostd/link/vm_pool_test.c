@@ -169,13 +169,11 @@ static void test_lost_after(void **state)
 		const char *script, *text;
 		enum end_reason why;
 	} t[] = {
-		{"bzZh", "cannot be resumed", END_VM_LOST},
-		{"bzh", "did not start command 1", END_VM_LOST},
 		{"bzzh", "did not start command 1", END_VM_LOST},
-		{"bzzB", "may not come now", END_GUEST_PROTOCOL},
-		{"bzzg", "triple fault", END_VM_LOST},
-		{"bzzsx", "killed by signal 9", END_VM_LOST},
-		{"bzze", "an end before the start", END_GUEST_PROTOCOL},
+		{"bzzWB", "may not come now", END_GUEST_PROTOCOL},
+		{"bzzrg", "triple fault", END_VM_LOST},
+		{"bzzrsx", "killed by signal 9", END_VM_LOST},
+		{"bzzre", "an end before the start", END_GUEST_PROTOCOL},
 	};
 
 	(void)state;
@@ -223,6 +221,12 @@ static void claim_late(struct pooled *p)
 	script_swap("brsoE");
 }
 
+static void claim_swap(struct pooled *p)
+{
+	claim(p);
+	script_swap("brsoE");
+}
+
 static void test_instead(void **state)
 {
 	static const struct {
@@ -233,6 +237,10 @@ static void test_instead(void **state)
 		{"bzWBh", claim_late}, /* a second word, unread */
 		{"bzWx", claim_late},  /* part of a frame, then death */
 		{"bzWch", claim_late}, /* no channel */
+		{"bzZh", claim_swap},  /* refuses to go on */
+		{"bzh", claim_swap},   /* does not go on */
+		{"bzg", claim_swap},   /* dies instead of going on */
+		{"bzWs", claim_swap},  /* speaks instead of going on */
 	};
 
 	(void)state;

@@ -16,6 +16,7 @@ enum vm_state {
 	/* vm_pool.c */
 	VM_RESTORING,
 	VM_POOLED,
+	VM_RESUMING,
 };
 
 struct vm {
@@ -68,8 +69,12 @@ void vm_bound(struct vm *vm);
 void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* vm_pool.c, for vm.c.  False: it cannot be used, and is no more. */
-bool vm_pooled_resume(struct vm *vm);
+/* vm_pool.c, for vm.c. */
+void vm_pooled_resume(struct vm *vm);
+/* It was claimed, given nothing, and is of no use: restore another. */
+void vm_pooled_instead(struct vm *vm);
+/* Claimed, and nothing given to it yet. */
+bool vm_is_ungiven(const struct vm *vm);
 void vm_pooled_bound(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
 
