@@ -24,8 +24,8 @@
 
 /* Classes remembered; the one longest without a run is forgotten. */
 #define POOL_CLASSES_MAX 32
-/* From an event to the refill: an answer that is nearly ready goes first. */
-#define POOL_REFILL_DELAY_MS 10
+/* From an event to the refill: a short run that just began ends first. */
+#define POOL_REFILL_DELAY_MS 200
 #define POOL_TICK_MS	     1000
 /* No VM waits longer: clocks drift, seeds age. */
 #define POOL_AGE_S_MAX 1800

@@ -39,10 +39,15 @@
  */
 #define CGROUP_V1_SHARES_ALL	"8192"
 #define CGROUP_V1_SHARES_DAEMON "8192"
-/* VMMs that start for the pool: the lowest that there is. */
-#define CGROUP_V1_SHARES_BACKGROUND "2"
+/*
+ * The weight of a VM that is restored for the pool.  Not the least that there
+ * is: with that a VMM on a busy host stood still for seconds with a lock of the
+ * host's kernel in its hand, and the daemon with it (measured: 2.6 s).  For the
+ * same reason its process starts like any other, beside the daemon.
+ */
+#define CGROUP_V1_SHARES_BACKGROUND "128"
 #define CGROUP_V1_SHARES_USUAL	    "1024"
-#define CGROUP_V2_WEIGHT_BACKGROUND "1"
+#define CGROUP_V2_WEIGHT_BACKGROUND "12"
 #define CGROUP_V2_WEIGHT_USUAL	    "100"
 
 static int value_write(int dir, const char *file, const char *text)
@@ -174,31 +179,11 @@ static int weight_write(const struct cgroups *c, int leaf, bool is_background)
 			   weights[c->is_v2][is_background]);
 }
 
-/* Beside the daemon: cpu of v1, or a leaf of the unified tree. */
-static void background_open(struct cgroups *c)
-{
-	int at = c->dirs[c->n_dirs - 1];
-	_cleanup_fd_ int leaf = -1;
-	char name[48];
-
-	snprintf(name, sizeof(name), "%d-background", (int)getpid());
-	if (mkdirat(at, name, 0755) && errno != EEXIST)
-		return;
-	leaf = folder_open(at, name);
-	if (leaf < 0 || weight_write(c, leaf, true))
-		unlinkat(at, name, AT_REMOVEDIR);
-	else
-		c->background = fd_take(&leaf);
-}
-
 void cgroups_open(struct cgroups *c)
 {
 	memset(c, 0, sizeof(*c));
-	c->background = -1;
-	if (v2_open(c) || v1_open(c)) {
-		background_open(c);
+	if (v2_open(c) || v1_open(c))
 		return;
-	}
 	cgroups_close(c);
 	log_warn("cgroup limits unavailable: VMs run without the host's "
 		 "memory, CPU and process groups; run as a service with "
@@ -208,13 +193,6 @@ void cgroups_open(struct cgroups *c)
 
 void cgroups_close(struct cgroups *c)
 {
-	char name[48];
-
-	if (c->background >= 0) {
-		snprintf(name, sizeof(name), "%d-background", (int)getpid());
-		unlinkat(c->dirs[c->n_dirs - 1], name, AT_REMOVEDIR);
-		fd_close(&c->background);
-	}
 	for (int i = 0; i < c->n_dirs; i++) {
 		sweep(c->dirs[i]); /* of those that died while we ran */
 		fd_close(&c->dirs[i]);
@@ -348,14 +326,4 @@ void link_cgroup_leave(struct link *l, uint64_t number)
 	leaf_name(number, name);
 	for (int i = 0; i < l->cgroups.n_dirs; i++)
 		unlinkat(l->cgroups.dirs[i], name, AT_REMOVEDIR);
-}
-
-void link_cgroup_background(struct link *l, pid_t pid)
-{
-	char text[16];
-
-	if (l->cgroups.background < 0)
-		return;
-	snprintf(text, sizeof(text), "%d", (int)pid);
-	(void)value_write(l->cgroups.background, "cgroup.procs", text);
 }

@@ -104,7 +104,6 @@ int link_create(struct link **ret, struct loop *loop,
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	l->loop = loop;
 	l->state_fd = l->cache_fd = l->hashes.dir_fd = -1;
-	l->cgroups.background = -1;
 	list_init(&l->vmms);
 	list_init(&l->vms);
 	list_init(&l->templates);

@@ -32,7 +32,6 @@ struct cgroups {
 	int n_dirs;
 	int dirs[3]; /* memory, pids, cpu; or one of the unified tree */
 	bool is_v2;
-	int background; /* descriptor of the group, -1 = none */
 };
 
 struct link {
@@ -66,12 +65,7 @@ uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib,
 			  bool is_background);
 void link_cgroup_join(struct link *l, uint64_t number, pid_t pid);
 void link_cgroup_leave(struct link *l, uint64_t number);
-/*
- * In the background the CPU weight is the lowest there is: that of a group for
- * all such processes until one joins its own, and then that of its own until
- * it comes to the foreground.
- */
+/* A group in the background has a low CPU weight until this. */
 void link_cgroup_foreground(struct link *l, uint64_t number);
-void link_cgroup_background(struct link *l, pid_t pid);
 
 #endif

@@ -512,8 +512,6 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 		       &v->process.fd, e);
 	if (rc < 0)
 		goto out;
-	if (args->is_background)
-		link_cgroup_background(link, v->pid);
 	rc = watches_add(v);
 	if (rc < 0) {
 		err_set(e, ERR_INTERNAL, NULL, "watching a VM: %s",

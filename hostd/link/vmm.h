@@ -29,7 +29,7 @@ struct vmm_args {
 	int channel_fd;
 	int boot_log_fd;
 	uint64_t disk_cap_bytes; /* allocated bytes of the disk; 0 = no cap */
-	bool is_background;	 /* its start gives way to all other work */
+	bool is_background;	 /* a low CPU weight until vmm_foreground */
 };
 
 struct vmm_end {
@@ -54,7 +54,7 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
 /* SIGKILL; `gone` follows. */
 void vmm_kill(struct vmm *v);
 pid_t vmm_pid(const struct vmm *v);
-/* A start in the background is over: its usual share of the CPU. */
+/* From now on it has its usual share of the CPU. */
 void vmm_foreground(struct vmm *v);
 bool vmm_is_alive(const struct vmm *v); /* its process has not ended */
 /* End it; its owner hears nothing more and may be freed. */
