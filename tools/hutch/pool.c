@@ -96,7 +96,7 @@ int cmd_pool(struct cli *c, int argc, char **argv)
 
 	if (args_parse(&args, argc, argv, opts, cli_global_opts, false, &e) ||
 	    (!args.is_help && args_expect(&args, 0, 0, "", &e)))
-		return cli_usage("pool", &e);
+		return cli_usage(c, "pool", &e);
 	if (args.is_help)
 		return cli_help(help, opts);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))
