@@ -294,7 +294,7 @@ static void stop(struct pooled *p)
 	loop_stop(loop);
 }
 
-/* teardown ends the link with one that waits and one that was given back. */
+/* link_remove ends the link with one that waits and one that was given back. */
 static void test_link_ends(void **state)
 {
 	static struct pooled p, q;
@@ -367,7 +367,7 @@ static void test_snapshot_made_anew(void **state)
 	clean();
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, link_remove)
 
 int main(int argc, char **argv)
 {
