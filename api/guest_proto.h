@@ -67,6 +67,12 @@ enum gp_type {
 	GP_ACK = 71,
 	GP_PING = 72,
 	GP_POWEROFF = 73,
+	/* Express lane (lane.h).  ARM, after BOUND: the waiting runner makes a
+	 * rehearsal and rings READY; nothing is answered on the channel.
+	 * ADOPT: the run that it was given by the lane is command `cmd` of
+	 * init from now on; answered as RUN is. */
+	GP_ARM = 74,
+	GP_ADOPT = 75,
 };
 
 struct gp_head {
@@ -128,6 +134,7 @@ enum gp_bind_key {
 	GP_BIND_PIDS = 6,	/* processes and threads of user code */
 	GP_BIND_DISK_BYTES = 7, /* 0 = no limit beyond the disk */
 };
+/* GP_ADOPT has TIMEOUT_MS (what is left), HEAD_MAX and TAIL_MAX of GP_RUN. */
 enum gp_bound_key { GP_BOUND_OK = 1, GP_BOUND_ERROR = 2 };
 /* RUN; EXEC has the same numbers where they mean the same. */
 enum gp_run_key {

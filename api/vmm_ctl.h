@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define VMM_CTL_VERSION	   1
+#define VMM_CTL_VERSION	   2
 #define VMM_BODY_BYTES_MAX 65536
 #define VMM_REPLY	   0x100u
 
@@ -29,11 +29,16 @@ enum vmm_type {
 	VMM_QUIT = 5,  /* ends at once, no reply */
 	VMM_LOG = 6,   /* reply body: the boot log ring, newest last */
 	VMM_OPEN_REPLY = 7, /* body: struct vmm_open, 1 fd when allowed */
+	/* Express lane (lane.h); bodies begin with struct vmm_lane. */
+	VMM_LANE_RUN = 8, /* and bytes of the request at `offset` */
+	VMM_LANE_ADOPT = 9,
 	/* VMM to owner */
-	VMM_STARTED = 65, /* struct vmm_started: vCPUs run */
-	VMM_EXIT = 66,	  /* struct vmm_exit: last message */
-	VMM_OPEN = 67,	  /* struct vmm_open: the guest asks for a port */
-	VMM_DEVICE = 68,  /* struct vmm_exit: a device needs reset (text) */
+	VMM_STARTED = 65,     /* struct vmm_started: vCPUs run */
+	VMM_EXIT = 66,	      /* struct vmm_exit: last message */
+	VMM_OPEN = 67,	      /* struct vmm_open: the guest asks for a port */
+	VMM_DEVICE = 68,      /* struct vmm_exit: a device needs reset (text) */
+	VMM_LANE_READY = 69,  /* struct vmm_lane: parked, waits for a request */
+	VMM_LANE_ANSWER = 70, /* struct vmm_lane and bytes: parked */
 };
 
 struct vmm_msg {
@@ -57,7 +62,9 @@ enum vmm_why {
 
 struct vmm_started {
 	uint32_t version;
-	uint32_t is_soft;	 /* 1 = no hardware virtualisation */
+	uint32_t is_soft; /* 1 = no hardware virtualisation */
+	uint32_t n_lanes; /* known from the snapshot */
+	uint32_t pad;
 	uint64_t since_start_ns; /* process start to first KVM_RUN */
 };
 
@@ -73,6 +80,23 @@ struct vmm_open {
 	uint32_t pad;
 };
 
+/*
+ * RUN: the pieces of one request, in order, total <= LANE_REQUEST_BYTES_MAX;
+ * the last one (offset + its bytes == total) starts the run.  The VM must be
+ * parked with that lane READY: -EBUSY otherwise, and nothing has changed.
+ * ADOPT: offset and total 0.  0 = adopted, the guest goes on; -EALREADY: the
+ * answer is being written or there, VMM_LANE_ANSWER follows or came; -ENOENT:
+ * no request is open.
+ * ANSWER: the pieces of one answer, in order; total as for RUN.  An answer that
+ * breaks lane.h comes as one with total 0.
+ */
+struct vmm_lane {
+	uint32_t lane;
+	uint32_t offset, total; /* bytes */
+	uint32_t pad;
+};
+static_assert(sizeof(struct vmm_lane) == 16, "wire");
+
 struct vmm_stats {
 	uint64_t exits; /* KVM_RUN returns to user space, all vCPUs */
 	uint64_t exits_io, exits_mmio, exits_pvx, exits_other;
@@ -80,6 +104,7 @@ struct vmm_stats {
 	uint64_t blk_reads, blk_writes, blk_read_bytes, blk_write_bytes;
 	uint64_t vsock_rx_bytes, vsock_tx_bytes;
 	uint64_t rule_breaks;
+	uint64_t lane_rings, lane_strays; /* strays: rings that mean nothing */
 	uint64_t syscalls_io; /* io_uring_enter and sends of the I/O thread */
 };
 
