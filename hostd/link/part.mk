@@ -2,9 +2,10 @@
 # Included by hostd/part.mk; programs that use them link LINK_SRCS with
 # LINK_LIBS, the loop and BASE_SRCS.
 
-LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_args.c cgroup.c \
-	channel.c work.c gp_up.c gp_down.c session.c vm.c vm_start.c vm_pool.c shape.c \
-	key.c cache.c cache_prune.c check.c template.c maker.c boot_log.c) \
+LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
+	vmm_args.c cgroup.c channel.c work.c gp_up.c gp_down.c session.c vm.c \
+	vm_command.c vm_start.c vm_pool.c shape.c key.c cache.c cache_prune.c \
+	check.c template.c maker.c boot_log.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto
 # Checking a result's JSON; LOOP_SRCS are the engine's.

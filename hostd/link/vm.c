@@ -17,7 +17,6 @@
  * that lets one pass is not trusted any more: its VM ends.
  */
 #include "../clock.h"
-#include "gp_down.h"
 #include "log.h"
 #include "vm_priv.h"
 #include <errno.h>
@@ -169,7 +168,7 @@ void vm_timer_arm(struct vm *vm)
 		loop_timer_stop(vm->link->loop, &vm->timer);
 }
 
-static void cmd_deadline(struct vm *vm, struct session_cmd *c, int64_t after_ms)
+void vm_cmd_deadline(struct vm *vm, struct session_cmd *c, int64_t after_ms)
 {
 	c->deadline_ms = clock_mono_ms() + after_ms;
 	vm_timer_arm(vm);
@@ -236,8 +235,8 @@ void vm_bound(struct vm *vm)
 	vm->bind_deadline_ms = 0;
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 		if (vm->session.cmds[i].state == CS_SENT)
-			cmd_deadline(vm, &vm->session.cmds[i],
-				     vm->link->times.start_ms);
+			vm_cmd_deadline(vm, &vm->session.cmds[i],
+					vm->link->times.start_ms);
 	vm_timer_arm(vm);
 	vm->ops->bound(vm->ctx);
 }
@@ -266,9 +265,9 @@ static void on_started(void *ctx, uint64_t cmd)
 
 	/* A KILL that is on its way has set its own, shorter deadline. */
 	if (!c->is_cancelled)
-		cmd_deadline(vm, c,
-			     (int64_t)c->timeout_ms +
-				     vm->link->times.overrun_ms);
+		vm_cmd_deadline(vm, c,
+				(int64_t)c->timeout_ms +
+					vm->link->times.overrun_ms);
 	vm->ops->started(vm->ctx, cmd);
 }
 
@@ -452,91 +451,4 @@ int64_t vm_ready_us(const struct vm *vm)
 int vm_pid(const struct vm *vm)
 {
 	return vm->vmm ? vmm_pid(vm->vmm) : 0;
-}
-
-/* ---- commands --------------------------------------------------------- */
-
-/* Where frames go now, or NULL when there is no room. */
-static struct bytes *queue_of(struct vm *vm)
-{
-	if (vm->state == VM_RUNNING)
-		return channel_room(&vm->channel) ? &vm->channel.out : NULL;
-	return vm->early.len < CHANNEL_OUT_BYTES_MAX ? &vm->early : NULL;
-}
-
-static int cmd_begin(struct vm *vm, uint64_t cmd, bool is_run,
-		     uint32_t timeout_ms, struct bytes **ret_out)
-{
-	if (vm->state == VM_ENDING)
-		return -ESHUTDOWN;
-	*ret_out = queue_of(vm);
-	if (!*ret_out)
-		return -ENOBUFS;
-	return session_cmd_add(&vm->session, cmd, is_run, timeout_ms);
-}
-
-static int cmd_sent(struct vm *vm, uint64_t cmd, int rc)
-{
-	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
-
-	if (rc) {
-		session_cmd_free(c);
-		return rc;
-	}
-	if (vm->session.state == SES_BOUND)
-		cmd_deadline(vm, c, vm->link->times.start_ms);
-	if (vm->state == VM_RUNNING)
-		channel_flush(&vm->channel);
-	return 0;
-}
-
-int vm_run(struct vm *vm, uint64_t cmd, const struct vm_run *run)
-{
-	struct bytes *out;
-	int rc = cmd_begin(vm, cmd, true, run->timeout_ms, &out);
-
-	return rc ? rc : cmd_sent(vm, cmd, gp_down_run(out, cmd, run));
-}
-
-int vm_exec(struct vm *vm, uint64_t cmd, const struct vm_exec *exec)
-{
-	struct bytes *out;
-	int rc = cmd_begin(vm, cmd, false, exec->timeout_ms, &out);
-
-	return rc ? rc : cmd_sent(vm, cmd, gp_down_exec(out, cmd, exec));
-}
-
-int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
-{
-	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
-	struct bytes *out;
-	int rc;
-
-	if (!c || c->state == CS_ENDED || vm->state == VM_ENDING)
-		return -ESRCH;
-	out = queue_of(vm);
-	if (!out)
-		return -ENOBUFS;
-	rc = gp_down_kill(out, cmd, grace_ms);
-	if (rc)
-		return rc;
-	c->is_cancelled = true;
-	if (vm->session.state == SES_BOUND)
-		cmd_deadline(vm, c,
-			     (int64_t)grace_ms + vm->link->times.overrun_ms);
-	if (vm->state == VM_RUNNING)
-		channel_flush(&vm->channel);
-	return 0;
-}
-
-void vm_ack(struct vm *vm, uint64_t cmd)
-{
-	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
-
-	if (!c || c->state != CS_ENDED)
-		return;
-	session_cmd_free(c);
-	if (vm->state == VM_RUNNING && channel_room(&vm->channel) &&
-	    !gp_down_plain(&vm->channel.out, GP_ACK, cmd))
-		channel_flush(&vm->channel);
 }

@@ -1,4 +1,4 @@
-/* struct vm, for vm.c, vm_start.c and link.c. */
+/* struct vm, for vm.c, vm_....c and link.c. */
 #ifndef HUTCHD_VM_PRIV_H
 #define HUTCHD_VM_PRIV_H
 
@@ -57,13 +57,14 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 /* Fresh identity and the early commands into the channel, in one write. */
 int vm_bind_send(struct vm *vm);
 
-/* vm.c, for vm_pool.c */
+/* vm.c, for its other files. */
 struct vm *vm_new(struct link *link, const struct vm_spec *spec,
 		  const struct shape *shape);
 int vm_begin_process(struct vm *vm, struct err *e);
 void vm_free(struct vm *vm);
 void vm_start_post(struct vm *vm);
 void vm_timer_arm(struct vm *vm);
+void vm_cmd_deadline(struct vm *vm, struct session_cmd *c, int64_t after_ms);
 /* Commands may start: their deadlines run, and the owner is told. */
 void vm_bound(struct vm *vm);
 void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)

@@ -6,6 +6,7 @@
 #include "link_priv.h"
 #include "log.h"
 #include "vmm_args.h"
+#include "vmm_log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,25 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Lines of a VMM's log: a burst, then a steady trickle; a guest can cause
- * notices but not fill the host's log. */
-#define VMM_LOG_BURST_LINES 30
-#define VMM_LOG_LINES_PER_S 2
-#define VMM_LOG_LINE_BYTES  512
 /* Messages taken in a window: a VMM that was taken over, or a guest that asks
  * for ports in a loop, waits and does not take the loop's time. */
 #define VMM_CONTROL_MSGS_MAX  100
 #define VMM_CONTROL_WINDOW_MS 100
 /* Of a dead process: more than its socket can hold. */
 #define VMM_LAST_MSGS_MAX 4096
-
-struct log_lines {
-	struct loop_watch watch; /* fd: our end of the pipe */
-	char buf[VMM_LOG_LINE_BYTES];
-	size_t len;
-	unsigned n_tokens, n_dropped;
-	int64_t refilled_ms;
-};
 
 struct vmm {
 	struct list node; /* in link->vmms */
@@ -51,58 +39,15 @@ struct vmm {
 	struct loop_watch control;
 	struct loop_timer control_rest; /* until the next window */
 	int64_t window_ms;
-	unsigned n_msgs; /* in this window */
-	struct log_lines log;
+	unsigned n_msgs;	     /* in this window */
+	struct loop_watch log_watch; /* fd: our end of the pipe */
+	struct vmm_log log;
 	uint32_t seq;
 	bool is_killed, has_started, is_forgotten;
 	struct vmm_end end;
 };
 
-/* ---- log lines -------------------------------------------------------- */
-
-static bool log_token(struct log_lines *l)
-{
-	int64_t now = clock_mono_ms();
-	int64_t more = (now - l->refilled_ms) * VMM_LOG_LINES_PER_S / 1000;
-
-	if (more > 0) {
-		l->n_tokens = (unsigned)(l->n_tokens + more);
-		if (l->n_tokens > VMM_LOG_BURST_LINES)
-			l->n_tokens = VMM_LOG_BURST_LINES;
-		l->refilled_ms = now;
-	}
-	if (!l->n_tokens) {
-		l->n_dropped++;
-		return false;
-	}
-	l->n_tokens--;
-	return true;
-}
-
-static void log_flush(struct vmm *v)
-{
-	struct log_lines *l = &v->log;
-
-	if (l->len && log_token(l)) {
-		log_info("%s pid=%d vmm=\"%s\" dropped=%u", v->name,
-			 (int)v->pid, log_quoted(l->buf, l->len).s,
-			 l->n_dropped);
-		l->n_dropped = 0;
-	}
-	l->len = 0;
-}
-
-static void log_feed(struct vmm *v, const char *p, size_t n)
-{
-	struct log_lines *l = &v->log;
-
-	for (size_t i = 0; i < n; i++) {
-		if (p[i] == '\n' || l->len == sizeof(l->buf))
-			log_flush(v);
-		if (p[i] != '\n')
-			l->buf[l->len++] = p[i];
-	}
-}
+/* ---- its descriptors ---------------------------------------------------- */
 
 static void watch_close(struct vmm *v, struct loop_watch *w)
 {
@@ -114,15 +59,12 @@ static void watch_close(struct vmm *v, struct loop_watch *w)
 
 static void on_log(struct loop_watch *w, uint32_t revents)
 {
-	struct vmm *v = container_of(w, struct vmm, log.watch);
-	char buf[2048];
-	ssize_t n = read(w->fd, buf, sizeof(buf));
+	struct vmm *v = container_of(w, struct vmm, log_watch);
+	int n = vmm_log_read(&v->log, w->fd);
 
 	(void)revents;
-	if (n > 0) {
-		log_feed(v, buf, (size_t)n);
-	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-		log_flush(v);
+	if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) {
+		vmm_log_flush(&v->log);
 		watch_close(v, w);
 	}
 }
@@ -219,7 +161,7 @@ static void message_take(struct vmm *v, const uint8_t *p, size_t n)
 		started_take(v, body, n);
 	if (m.type == VMM_OPEN)
 		open_refuse(v, body, n);
-	if (m.type == VMM_DEVICE && n && log_token(&v->log))
+	if (m.type == VMM_DEVICE && n && vmm_log_token(&v->log))
 		log_warn("%s pid=%d device=\"%s\"", v->name, (int)v->pid,
 			 log_quoted(body, strnlen((const char *)body, n)).s);
 }
@@ -323,7 +265,7 @@ static void vmm_free(struct vmm *v)
 {
 	loop_timer_stop(v->link->loop, &v->control_rest);
 	watch_close(v, &v->control);
-	watch_close(v, &v->log.watch);
+	watch_close(v, &v->log_watch);
 	watch_close(v, &v->process);
 	link_cgroup_leave(v->link, v->cgroup);
 	link_uid_give(v->link, v->uid_slot);
@@ -343,15 +285,10 @@ static void on_process(struct loop_watch *w, uint32_t revents)
 	for (int i = 0; i < VMM_LAST_MSGS_MAX && v->control.fd >= 0; i++)
 		if (!control_read(v, &is_eof))
 			break;
-	for (int i = 0; i < VMM_LAST_MSGS_MAX && v->log.watch.fd >= 0; i++) {
-		char buf[2048];
-		ssize_t n = read(v->log.watch.fd, buf, sizeof(buf));
-
-		if (n <= 0)
+	for (int i = 0; i < VMM_LAST_MSGS_MAX && v->log_watch.fd >= 0; i++)
+		if (vmm_log_read(&v->log, v->log_watch.fd) <= 0)
 			break;
-		log_feed(v, buf, (size_t)n);
-	}
-	log_flush(v);
+	vmm_log_flush(&v->log);
 	status_text(v, &si);
 	v->end.was_killed = v->is_killed;
 	v->ops->gone(v->ctx, &v->end);
@@ -456,7 +393,7 @@ pid_t vmm_pid(const struct vmm *v)
 
 static int watches_add(struct vmm *v)
 {
-	struct loop_watch *all[] = {&v->process, &v->control, &v->log.watch};
+	struct loop_watch *all[] = {&v->process, &v->control, &v->log_watch};
 
 	for (size_t i = 0; i < 3; i++) {
 		int rc = loop_watch_add(v->link->loop, all[i]);
@@ -486,9 +423,8 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	v->process = (struct loop_watch){on_process, -1, POLLIN, NULL};
 	v->control = (struct loop_watch){on_control, -1, POLLIN, NULL};
 	v->control_rest.fn = on_control_rest;
-	v->log.watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
-	v->log.n_tokens = VMM_LOG_BURST_LINES;
-	v->log.refilled_ms = clock_mono_ms();
+	v->log_watch = (struct loop_watch){on_log, -1, POLLIN, NULL};
+	vmm_log_begin(&v->log, v->name, &v->pid);
 	v->uid_slot = link_uid_take(link, &uid);
 	if (v->uid_slot < 0) {
 		err_set(e, ERR_CAPACITY, NULL,
@@ -505,7 +441,7 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 		goto out;
 	}
 	v->control.fd = fd_take(&control[0]);
-	v->log.watch.fd = fd_take(&log[0]);
+	v->log_watch.fd = fd_take(&log[0]);
 	v->cgroup = link_cgroup_make(link, args->vcpus, args->ram_mib,
 				     args->is_background);
 	rc = vmm_spawn(link, args, control[1], log[1], uid, &v->pid,

@@ -1,0 +1,94 @@
+/*
+ * Commands of a VM: frames into its channel; see vm.h.
+ *
+ * A VM that does not run yet keeps them in `early`; the first write into its
+ * channel takes them along.
+ */
+#include "gp_down.h"
+#include "vm_priv.h"
+#include <errno.h>
+
+/* Where frames go now, or NULL when there is no room. */
+static struct bytes *queue_of(struct vm *vm)
+{
+	if (vm->state == VM_RUNNING)
+		return channel_room(&vm->channel) ? &vm->channel.out : NULL;
+	return vm->early.len < CHANNEL_OUT_BYTES_MAX ? &vm->early : NULL;
+}
+
+static int cmd_begin(struct vm *vm, uint64_t cmd, bool is_run,
+		     uint32_t timeout_ms, struct bytes **ret_out)
+{
+	if (vm->state == VM_ENDING)
+		return -ESHUTDOWN;
+	*ret_out = queue_of(vm);
+	if (!*ret_out)
+		return -ENOBUFS;
+	return session_cmd_add(&vm->session, cmd, is_run, timeout_ms);
+}
+
+static int cmd_sent(struct vm *vm, uint64_t cmd, int rc)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+
+	if (rc) {
+		session_cmd_free(c);
+		return rc;
+	}
+	if (vm->session.state == SES_BOUND)
+		vm_cmd_deadline(vm, c, vm->link->times.start_ms);
+	if (vm->state == VM_RUNNING)
+		channel_flush(&vm->channel);
+	return 0;
+}
+
+int vm_run(struct vm *vm, uint64_t cmd, const struct vm_run *run)
+{
+	struct bytes *out;
+	int rc = cmd_begin(vm, cmd, true, run->timeout_ms, &out);
+
+	return rc ? rc : cmd_sent(vm, cmd, gp_down_run(out, cmd, run));
+}
+
+int vm_exec(struct vm *vm, uint64_t cmd, const struct vm_exec *exec)
+{
+	struct bytes *out;
+	int rc = cmd_begin(vm, cmd, false, exec->timeout_ms, &out);
+
+	return rc ? rc : cmd_sent(vm, cmd, gp_down_exec(out, cmd, exec));
+}
+
+int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+	struct bytes *out;
+	int rc;
+
+	if (!c || c->state == CS_ENDED || vm->state == VM_ENDING)
+		return -ESRCH;
+	out = queue_of(vm);
+	if (!out)
+		return -ENOBUFS;
+	rc = gp_down_kill(out, cmd, grace_ms);
+	if (rc)
+		return rc;
+	c->is_cancelled = true;
+	if (vm->session.state == SES_BOUND)
+		vm_cmd_deadline(vm, c,
+				(int64_t)grace_ms + vm->link->times.overrun_ms);
+	if (vm->state == VM_RUNNING)
+		channel_flush(&vm->channel);
+	return 0;
+}
+
+void vm_ack(struct vm *vm, uint64_t cmd)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, cmd);
+
+	if (!c || c->state != CS_ENDED)
+		return;
+	session_cmd_free(c);
+	if (vm->state == VM_RUNNING && channel_room(&vm->channel) &&
+	    !gp_down_plain(&vm->channel.out, GP_ACK, cmd))
+		channel_flush(&vm->channel);
+}
