@@ -171,6 +171,14 @@ static void put_common(struct writer *w, size_t n, uint32_t timeout_ms,
 	}
 }
 
+int gp_down_adopt(struct bytes *out, uint64_t cmd, uint32_t timeout_ms)
+{
+	struct writer w = frame_begin(out, GP_ADOPT, cmd);
+
+	put_common(&w, 0, timeout_ms, NULL);
+	return frame_end(&w);
+}
+
 int gp_down_run(struct bytes *out, uint64_t cmd, const struct vm_run *run)
 {
 	struct writer w = frame_begin(out, GP_RUN, cmd);

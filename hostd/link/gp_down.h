@@ -28,7 +28,9 @@ int gp_down_bind(struct bytes *out, const struct gp_identity *id);
 int gp_down_run(struct bytes *out, uint64_t cmd, const struct vm_run *run);
 int gp_down_exec(struct bytes *out, uint64_t cmd, const struct vm_exec *exec);
 int gp_down_kill(struct bytes *out, uint64_t cmd, uint32_t grace_ms);
-/* A frame without a payload: ACK, PING, POWEROFF. */
+/* timeout_ms: what is left of it */
+int gp_down_adopt(struct bytes *out, uint64_t cmd, uint32_t timeout_ms);
+/* A frame without a payload: ARM, ACK, PING, POWEROFF. */
 int gp_down_plain(struct bytes *out, enum gp_type type, uint64_t cmd);
 
 #endif

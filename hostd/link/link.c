@@ -25,6 +25,7 @@ static const struct link_times times_stock = {
 	.start_ms = 10000,
 	.overrun_ms = 5000,
 	.snapshot_ms = 60000,
+	.lane_ms = 2000,
 };
 static const struct link_times times_soft = {
 	.hello_ms = 15 * 60000,
@@ -33,6 +34,7 @@ static const struct link_times times_soft = {
 	.start_ms = 60000,
 	.overrun_ms = 30000,
 	.snapshot_ms = 5 * 60000,
+	.lane_ms = 30000,
 };
 
 /* Without VMX and SVM /dev/kvm is a soft one. */
@@ -109,6 +111,7 @@ int link_create(struct link **ret, struct loop *loop,
 	list_init(&l->templates);
 	list_init(&l->jobs);
 	l->is_confined = cfg->is_confined;
+	l->has_lane = cfg->has_lane;
 	l->uid_base = cfg->uid_base;
 	l->is_soft = host_is_soft();
 	l->times = l->is_soft ? times_soft : times_stock;
@@ -153,6 +156,11 @@ void link_destroy(struct link *l)
 	free(l->vmm_path);
 	free(l->init_path);
 	free(l);
+}
+
+void link_stats(const struct link *l, struct link_stats *ret)
+{
+	*ret = l->stats;
 }
 
 /*

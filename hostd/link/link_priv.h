@@ -26,6 +26,7 @@ struct link_times {
 	int64_t start_ms;    /* RUN or EXEC sent, bound, to STARTED */
 	int64_t overrun_ms;  /* past a command's own time-out or grace */
 	int64_t snapshot_ms; /* PAUSE or SNAPSHOT to its reply */
+	int64_t lane_ms;     /* ARM to the runner at its doorbell */
 };
 
 struct cgroups {
@@ -38,7 +39,8 @@ struct link {
 	struct loop *loop;
 	char *state_dir, *cache_dir, *vmm_path, *init_path, *images_dir;
 	int state_fd, cache_fd; /* folders */
-	bool is_confined, is_soft, is_stopping;
+	bool is_confined, is_soft, is_stopping, has_lane;
+	struct link_stats stats;
 	uint32_t uid_base;
 	uint64_t uid_used[(LINK_UIDS + 63) / 64];
 	uint32_t uid_next;

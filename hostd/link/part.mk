@@ -4,7 +4,7 @@
 
 LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
 	vmm_args.c cgroup.c channel.c work.c gp_up.c gp_down.c session.c vm.c \
-	vm_command.c vm_start.c vm_pool.c shape.c key.c cache.c cache_prune.c \
+	vm_command.c vm_start.c vm_pool.c vm_lane.c shape.c key.c cache.c cache_prune.c \
 	check.c template.c maker.c boot_log.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto

@@ -27,12 +27,19 @@ struct link_config {
 	const char *init_image; /* init.erofs */
 	uint32_t uid_base;	/* first of LINK_UIDS uids for VMMs */
 	bool is_confined;
+	bool has_lane; /* VMs that wait are given runs by the express lane */
 };
 #define LINK_UIDS 1000
 
 int link_create(struct link **ret, struct loop *loop,
 		const struct link_config *cfg, struct err *e);
 void link_destroy(struct link *l); /* kills what still runs */
+
+/* Runs that went by the express lane; adopted: those that took long. */
+struct link_stats {
+	uint64_t lane_runs, lane_adopted;
+};
+void link_stats(const struct link *l, struct link_stats *ret);
 
 struct shape {
 	char base[TEMPLATE_NAME_BYTES_MAX + 1];

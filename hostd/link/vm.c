@@ -7,7 +7,8 @@
  *   ENDING    the reason is known; the process is being reaped
  *
  * vm_pool.c adds RESTORING, POOLED and RESUMING: a claim leads from POOLED to
- * STARTING; the call that is posted then resumes the VM, instead of a start.
+ * STARTING; the call that is posted then resumes the VM, instead of a start, or
+ * gives it its run by the express lane (vm_lane.c).
  *
  * BIND and the commands that came with vm_create are written into the channel
  * before the process exists: the restored guest finds them in its first read.
@@ -159,6 +160,7 @@ void vm_timer_arm(struct vm *vm)
 		return;
 	earlier(&at, vm->bind_deadline_ms);
 	earlier(&at, vm->words_deadline_ms);
+	earlier(&at, vm->lane.adopt_at_ms);
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 		earlier(&at, vm->session.cmds[i].deadline_ms);
 	if (at)
@@ -209,6 +211,10 @@ static void on_timer(struct loop_timer *t)
 		return;
 	}
 	if (vm->bind_deadline_ms && vm->bind_deadline_ms <= now) {
+		if (vm->state == VM_ARMED) {
+			vm_lane_unready(vm);
+			return;
+		}
 		if (vm_is_ungiven(vm)) {
 			vm_pooled_instead(vm);
 			return;
@@ -221,10 +227,12 @@ static void on_timer(struct loop_timer *t)
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++) {
 		struct session_cmd *c = &vm->session.cmds[i];
 
-		if (vm->state == VM_RUNNING && c->deadline_ms &&
+		if (vm->state != VM_ENDING && c->deadline_ms &&
 		    c->deadline_ms <= now)
 			cmd_overrun(vm, c);
 	}
+	if (vm->lane.adopt_at_ms && vm->lane.adopt_at_ms <= now)
+		vm_lane_adopt(vm);
 	vm_timer_arm(vm);
 }
 
@@ -322,6 +330,7 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	struct vm *vm = ctx;
 
 	vm->ready_us = clock_mono_us();
+	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
 }
@@ -330,6 +339,7 @@ static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
 			 const uint8_t *body, size_t len)
 {
 	vm_pooled_replied(ctx, type, status);
+	vm_lane_replied(ctx, type, status);
 	(void)body;
 	(void)len;
 }
@@ -337,6 +347,8 @@ static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
 static const struct vmm_ops vmm_ops = {
 	.started = on_vmm_started,
 	.replied = on_vmm_reply,
+	.lane = vm_lane_said,
+	.writable = vm_lane_writable,
 	.gone = on_vmm_gone,
 };
 

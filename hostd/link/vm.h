@@ -106,6 +106,8 @@ int vm_create_pooled(struct vm **ret, struct link *link,
 		     void *ctx, struct err *e);
 /* Its snapshot is still the one that a new VM would be restored from. */
 bool vm_is_current(const struct vm *vm);
+/* Its runner waits at the doorbell of the express lane (api/lane.h). */
+bool vm_has_lane(const struct vm *vm);
 /*
  * From now on it is the VM that vm_create would give for its spec: commands may
  * be given at once, `bound` follows.  One that turns out to be dead or to have

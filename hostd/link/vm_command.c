@@ -2,11 +2,29 @@
  * Commands of a VM: frames into its channel; see vm.h.
  *
  * A VM that does not run yet keeps them in `early`; the first write into its
- * channel takes them along.
+ * channel takes them along.  One that is busy with its express lane does so,
+ * too: its run is adopted first.
  */
 #include "gp_down.h"
 #include "vm_priv.h"
 #include <errno.h>
+
+/* A command's deadline runs: it is with the guest. */
+static bool is_given(const struct vm *vm)
+{
+	return vm->session.state == SES_BOUND || vm_lane_is_open(vm);
+}
+
+/* The frame is in its queue: on its way with it. */
+static void sent(struct vm *vm)
+{
+	if (vm->state != VM_RUNNING)
+		vm_lane_adopt(vm);
+	else if (vm->lane.is_parked)
+		vm_lane_unpark(vm);
+	else
+		channel_flush(&vm->channel);
+}
 
 /* Where frames go now, or NULL when there is no room. */
 static struct bytes *queue_of(struct vm *vm)
@@ -35,10 +53,9 @@ static int cmd_sent(struct vm *vm, uint64_t cmd, int rc)
 		session_cmd_free(c);
 		return rc;
 	}
-	if (vm->session.state == SES_BOUND)
+	if (is_given(vm))
 		vm_cmd_deadline(vm, c, vm->link->times.start_ms);
-	if (vm->state == VM_RUNNING)
-		channel_flush(&vm->channel);
+	sent(vm);
 	return 0;
 }
 
@@ -73,11 +90,10 @@ int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
 	if (rc)
 		return rc;
 	c->is_cancelled = true;
-	if (vm->session.state == SES_BOUND)
+	if (is_given(vm))
 		vm_cmd_deadline(vm, c,
 				(int64_t)grace_ms + vm->link->times.overrun_ms);
-	if (vm->state == VM_RUNNING)
-		channel_flush(&vm->channel);
+	sent(vm);
 	return 0;
 }
 
@@ -88,7 +104,9 @@ void vm_ack(struct vm *vm, uint64_t cmd)
 	if (!c || c->state != CS_ENDED)
 		return;
 	session_cmd_free(c);
-	if (vm->state == VM_RUNNING && channel_room(&vm->channel) &&
+	/* Init knows nothing of a run that answered by its lane. */
+	if (vm->state == VM_RUNNING && !vm->lane.is_parked &&
+	    channel_room(&vm->channel) &&
 	    !gp_down_plain(&vm->channel.out, GP_ACK, cmd))
 		channel_flush(&vm->channel);
 }

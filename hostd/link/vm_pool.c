@@ -27,24 +27,32 @@
 
 /* ---- waiting ---------------------------------------------------------- */
 
-void vm_pooled_bound(struct vm *vm)
+void vm_pooled_pause(struct vm *vm)
 {
 	int rc = vmm_ask(vm->vmm, VMM_PAUSE, NULL, 0);
 
-	/* The deadline of BOUND serves for the pause, too. */
-	vm->session.state = SES_PREPARED;
+	vm->state = VM_RESTORING;
 	if (rc)
 		vm_end(vm, END_VM_LOST, "the VM cannot be paused: %s",
 		       strerror(-rc));
 }
 
-static void paused(struct vm *vm)
+/* The deadline of BOUND serves for the pause, too. */
+void vm_pooled_bound(struct vm *vm)
+{
+	vm->session.state = SES_PREPARED;
+	if (!vm_lane_arm(vm))
+		vm_pooled_pause(vm);
+}
+
+void vm_pooled_waits(struct vm *vm)
 {
 	vm->state = VM_POOLED;
 	vm->bind_deadline_ms = 0;
 	loop_timer_stop(vm->link->loop, &vm->timer);
-	log_info("%s vm=pooled pid=%d after_us=%lld", vm->spec.sandbox,
-		 vm_pid(vm), (long long)(clock_mono_us() - vm->created_us));
+	log_info("%s vm=pooled pid=%d lane=%s after_us=%lld", vm->spec.sandbox,
+		 vm_pid(vm), vm->lane.is_ready ? "ready" : "none",
+		 (long long)(clock_mono_us() - vm->created_us));
 	vm->pool_ops->waiting(vm->ctx);
 }
 
@@ -124,12 +132,13 @@ void vm_pooled_instead(struct vm *vm)
 	vm->vmm = NULL;
 	channel_close(&vm->channel);
 	session_restart(&vm->session, SES_BINDING);
+	memset(&vm->lane, 0, sizeof(vm->lane));
 	if (!vm->is_posted)
 		vm_start_post(vm);
 }
 
 /* Silent since BOUND, and nothing of it unread. */
-static bool is_untouched(const struct vm *vm)
+bool vm_is_untouched(const struct vm *vm)
 {
 	uint8_t byte;
 
@@ -143,17 +152,21 @@ static bool is_untouched(const struct vm *vm)
 
 void vm_pooled_resume(struct vm *vm)
 {
-	if (is_untouched(vm)) {
-		vm->state = VM_RESUMING;
-		vm->ready_us = clock_mono_us();
-		vm->bind_deadline_ms =
-			clock_mono_ms() + vm->link->times.bind_ms;
-		vm_timer_arm(vm);
-		vmm_foreground(vm->vmm);
-		if (!vmm_ask(vm->vmm, VMM_RESUME, NULL, 0))
-			return;
+	int rc;
+
+	if (!vm_is_untouched(vm)) {
+		vm_pooled_instead(vm);
+		return;
 	}
-	vm_pooled_instead(vm);
+	vm->state = VM_RESUMING;
+	vm->ready_us = clock_mono_us();
+	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
+	vm_timer_arm(vm);
+	vmm_foreground(vm->vmm);
+	rc = vm_lane_takes(vm) ? vm_lane_run(vm)
+			       : vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	if (rc)
+		vm_pooled_instead(vm);
 }
 
 /* It runs: from here on it is as any other VM that is bound. */
@@ -182,11 +195,14 @@ void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
 			vm_end(vm, END_VM_LOST, "the VM cannot be paused: %s",
 			       strerror(-status));
 		else if (vm->session.state == SES_PREPARED)
-			paused(vm);
+			vm_pooled_waits(vm);
 	} else if (type == VMM_RESUME && vm->state == VM_RESUMING) {
-		if (status || !is_untouched(vm))
+		if (status || !vm_is_untouched(vm))
 			vm_pooled_instead(vm);
 		else
 			resumed(vm);
+	} else if (type == VMM_RESUME && status) {
+		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
+		       strerror(-status));
 	}
 }

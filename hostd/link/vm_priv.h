@@ -17,6 +17,31 @@ enum vm_state {
 	VM_RESTORING,
 	VM_POOLED,
 	VM_RESUMING,
+	/* vm_lane.c */
+	VM_ARMED,
+	VM_LANE_SENDING,
+	VM_LANE_GIVEN,
+	VM_LANE_OPEN,
+	VM_LANE_ADOPTING,
+	VM_LANE_FINISHING,
+	VM_LANE_ANSWERING,
+};
+
+/* The express lane of a VM that waits, and the one run that it gets. */
+struct lane {
+	uint32_t n; /* lanes of the VM; 0 = not known yet, or none */
+	uint32_t idx;
+	bool is_ready;	      /* the runner waits at its doorbell */
+	bool is_late;	      /* PAUSE was asked for meanwhile */
+	bool is_adopt_unsaid; /* ADOPT was asked, its reply is to come */
+	bool is_adopt_wanted; /* as soon as the run is open */
+	bool is_parked;	      /* it answered: nobody runs in there */
+	uint64_t cmd;	      /* of the run */
+	uint32_t request_len; /* its frame, the first of `early` */
+	uint32_t sent;	      /* of the frame */
+	uint32_t at, total;   /* of the answer */
+	int64_t given_ms;
+	int64_t adopt_at_ms; /* 0 = not */
 };
 
 struct vm {
@@ -35,6 +60,7 @@ struct vm {
 	bool is_posted;
 	bool is_claimed;    /* from the pool, and not yet resumed */
 	struct bytes early; /* frames of commands before the start */
+	struct lane lane;
 	struct vmm *vmm;
 	struct channel channel;
 	struct session session;
@@ -78,6 +104,26 @@ void vm_pooled_instead(struct vm *vm);
 bool vm_is_ungiven(const struct vm *vm);
 void vm_pooled_bound(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
+
+/* vm_lane.c: for vm_pool.c ... */
+bool vm_lane_arm(struct vm *vm); /* false: there is none */
+/* Can what it was claimed for go by its lane? */
+bool vm_lane_takes(const struct vm *vm);
+int vm_lane_run(struct vm *vm);
+/* ... and for vm.c. */
+void vm_lane_unready(struct vm *vm); /* READY is late */
+void vm_lane_adopt(struct vm *vm);   /* the run shall be init's command */
+void vm_lane_unpark(struct vm *vm);  /* it answered, and gets more to do */
+bool vm_lane_is_open(const struct vm *vm);
+void vm_lane_said(void *ctx, enum vmm_type type, const struct vmm_lane *l,
+		  const uint8_t *data, size_t len);
+void vm_lane_replied(struct vm *vm, enum vmm_type type, int status);
+void vm_lane_writable(void *ctx);
+
+/* vm_pool.c, for vm_lane.c. */
+void vm_pooled_pause(struct vm *vm);
+void vm_pooled_waits(struct vm *vm);
+bool vm_is_untouched(const struct vm *vm);
 
 void vms_destroy(struct link *l); /* kill, wait, no callbacks */
 

@@ -3,6 +3,7 @@
 #include "../clock.h"
 #include "../loop.h"
 #include "fd.h"
+#include "lane.h"
 #include "link_priv.h"
 #include "log.h"
 #include "vmm_args.h"
@@ -39,10 +40,11 @@ struct vmm {
 	struct loop_watch control;
 	struct loop_timer control_rest; /* until the next window */
 	int64_t window_ms;
-	unsigned n_msgs;	     /* in this window */
+	unsigned n_msgs; /* in this window */
+	bool is_full;	 /* the owner waits for room in the socket */
 	struct loop_watch log_watch; /* fd: our end of the pipe */
 	struct vmm_log log;
-	uint32_t seq;
+	uint32_t seq, run_seq; /* of the last request, of the last piece */
 	bool is_killed, has_started, is_forgotten;
 	struct vmm_end end;
 };
@@ -114,6 +116,11 @@ static void started_take(struct vmm *v, const uint8_t *body, size_t len)
 		broken(v, "hutch-vmm says that it started twice");
 		return;
 	}
+	if (st.n_lanes > LANES_MAX) {
+		broken(v, "hutch-vmm has %u lanes, at most %d are possible",
+		       st.n_lanes, LANES_MAX);
+		return;
+	}
 	v->has_started = true;
 	link_cgroup_join(v->link, v->cgroup, v->pid);
 	v->ops->started(v->ctx, &st);
@@ -135,6 +142,27 @@ static void open_refuse(struct vmm *v, const uint8_t *body, size_t len)
 		broken(v, "hutch-vmm does not read its control socket");
 }
 
+static void lane_take(struct vmm *v, enum vmm_type type, const uint8_t *body,
+		      size_t len)
+{
+	struct vmm_lane l;
+
+	if (!v->ops->lane || len < sizeof(l) ||
+	    (type == VMM_LANE_READY && len != sizeof(l))) {
+		broken(v, "hutch-vmm speaks of a lane out of turn");
+		return;
+	}
+	memcpy(&l, body, sizeof(l));
+	v->ops->lane(v->ctx, type, &l, body + sizeof(l), len - sizeof(l));
+}
+
+/* Every piece of a request is replied to; the last one counts, or a no. */
+static bool is_of_a_piece(const struct vmm *v, const struct vmm_msg *m)
+{
+	return m->type == (VMM_LANE_RUN | VMM_REPLY) && !m->status &&
+	       m->seq != v->run_seq;
+}
+
 static void message_take(struct vmm *v, const uint8_t *p, size_t n)
 {
 	const uint8_t *body = p + sizeof(struct vmm_msg);
@@ -147,7 +175,7 @@ static void message_take(struct vmm *v, const uint8_t *p, size_t n)
 	if (m.len != n)
 		return;
 	if (m.type & VMM_REPLY) {
-		if (!v->is_killed)
+		if (!v->is_killed && !is_of_a_piece(v, &m))
 			v->ops->replied(v->ctx,
 					(enum vmm_type)(m.type & ~VMM_REPLY),
 					m.status, body, n);
@@ -161,6 +189,8 @@ static void message_take(struct vmm *v, const uint8_t *p, size_t n)
 		started_take(v, body, n);
 	if (m.type == VMM_OPEN)
 		open_refuse(v, body, n);
+	if (m.type == VMM_LANE_READY || m.type == VMM_LANE_ANSWER)
+		lane_take(v, (enum vmm_type)m.type, body, n);
 	if (m.type == VMM_DEVICE && n && vmm_log_token(&v->log))
 		log_warn("%s pid=%d device=\"%s\"", v->name, (int)v->pid,
 			 log_quoted(body, strnlen((const char *)body, n)).s);
@@ -182,11 +212,18 @@ static bool control_read(struct vmm *v, bool *ret_eof)
 	return true;
 }
 
+static void control_watch(struct vmm *v)
+{
+	uint32_t in = v->control_rest.heap_idx ? 0 : POLLIN;
+
+	if (v->control.fd >= 0)
+		loop_watch_mod(v->link->loop, &v->control,
+			       in | (v->is_full ? POLLOUT : 0));
+}
+
 static void on_control_rest(struct loop_timer *t)
 {
-	struct vmm *v = container_of(t, struct vmm, control_rest);
-
-	loop_watch_mod(v->link->loop, &v->control, POLLIN);
+	control_watch(container_of(t, struct vmm, control_rest));
 }
 
 /* True: this window's messages were taken. */
@@ -206,11 +243,18 @@ static void on_control(struct loop_watch *w, uint32_t revents)
 	struct vmm *v = container_of(w, struct vmm, control);
 	bool is_eof = false;
 
-	(void)revents;
+	if (v->is_full && revents & POLLOUT) {
+		v->is_full = false;
+		control_watch(v);
+		if (v->ops->writable)
+			v->ops->writable(v->ctx);
+	}
+	if (!(revents & ~(uint32_t)POLLOUT))
+		return;
 	if (is_too_loud(v)) {
-		loop_watch_mod(v->link->loop, w, 0);
 		loop_timer_set(v->link->loop, &v->control_rest,
 			       VMM_CONTROL_WINDOW_MS);
+		control_watch(v);
 		return;
 	}
 	control_read(v, &is_eof);
@@ -228,6 +272,48 @@ int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds)
 	if (v->control.fd < 0)
 		return -EPIPE;
 	return fd_send(v->control.fd, &m, sizeof(m), fds, n_fds);
+}
+
+/* Head and data from where they are: a request may hold secrets. */
+static int lane_send(struct vmm *v, enum vmm_type type,
+		     const struct vmm_lane *l, const void *data, size_t len)
+{
+	struct vmm_lane lane = *l;
+	struct vmm_msg m = {.type = type,
+			    .seq = v->seq + 1,
+			    .len = (uint32_t)(sizeof(lane) + len)};
+	struct iovec iov[3] = {{&m, sizeof(m)},
+			       {&lane, sizeof(lane)},
+			       {(void *)(uintptr_t)data, len}};
+	struct msghdr h = {.msg_iov = iov, .msg_iovlen = 3};
+
+	if (v->control.fd < 0)
+		return -EPIPE;
+	while (sendmsg(v->control.fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (errno != EINTR)
+			return -errno;
+	v->seq++;
+	return 0;
+}
+
+int vmm_lane_run(struct vmm *v, const struct vmm_lane *l, const void *data,
+		 size_t len)
+{
+	int rc = lane_send(v, VMM_LANE_RUN, l, data, len);
+
+	if (!rc) {
+		v->run_seq = v->seq;
+	} else if (rc == -EAGAIN) {
+		v->is_full = true;
+		control_watch(v);
+	}
+	return rc;
+}
+
+int vmm_lane_adopt(struct vmm *v, uint32_t lane)
+{
+	return lane_send(v, VMM_LANE_ADOPT, &(struct vmm_lane){.lane = lane},
+			 NULL, 0);
 }
 
 /* ---- the end ---------------------------------------------------------- */

@@ -43,6 +43,12 @@ struct vmm_ops {
 	/* Answer to vmm_ask: status 0 or a negative errno. */
 	void (*replied)(void *ctx, enum vmm_type type, int status,
 			const uint8_t *body, size_t len);
+	/* Express lane: READY (no data) and ANSWER.  NULL: nothing of it may
+	 * come. */
+	void (*lane)(void *ctx, enum vmm_type type, const struct vmm_lane *l,
+		     const uint8_t *data, size_t len);
+	/* After -EAGAIN of vmm_lane_run: try again. */
+	void (*writable)(void *ctx);
 	void (*gone)(void *ctx, const struct vmm_end *end);
 };
 
@@ -51,6 +57,16 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	      const struct vmm_ops *ops, void *ctx, struct err *e);
 /* PAUSE, RESUME, SNAPSHOT, STATS, LOG.  0 or -errno. */
 int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
+/* Bytes of a request that one piece takes. */
+#define VMM_LANE_PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))
+/*
+ * VMM_LANE_RUN: one piece of a request, `data` holding the bytes at l->offset.
+ * `replied` tells how the last piece was taken, or that one was refused.
+ * 0, -EAGAIN (the socket is full: `writable` follows) or another -errno.
+ */
+int vmm_lane_run(struct vmm *v, const struct vmm_lane *l, const void *data,
+		 size_t len);
+int vmm_lane_adopt(struct vmm *v, uint32_t lane);
 /* SIGKILL; `gone` follows. */
 void vmm_kill(struct vmm *v);
 pid_t vmm_pid(const struct vmm *v);

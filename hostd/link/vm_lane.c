@@ -1,0 +1,462 @@
+/*
+ * A run by the express lane (api/lane.h): the request is handed to the VMM and
+ * not to the guest's kernel, and the answer comes the same way.
+ *
+ *   ARMED      ARM is in the channel; the runner's rehearsal is awaited.  READY
+ *              makes it POOLED, parked; without READY in time it is paused and
+ *              POOLED as a VM without a lane is
+ *   SENDING    claimed for one RUN: pieces of its frame go to the VMM
+ *   GIVEN      the last one left; the VMM's reply is awaited
+ *   OPEN       user code runs; the answer is awaited
+ *   ADOPTING   it takes long, or shall be killed: ADOPT was asked for
+ *   FINISHING  too late to adopt: the answer must come
+ *   ANSWERING  some pieces of it came
+ *
+ * and then RUNNING: adopted, or answered and parked.  Pairs of state and
+ * message that are not in the table below end the VM.
+ *
+ * From GIVEN on user code may have run: a VM that is lost is lost, no other is
+ * restored in its place.  Until then its frame stays in `early`, and what is
+ * asked for meanwhile (KILL, another command) behind it.
+ *
+ * The channel is silent until the run is adopted: the session is still at its
+ * point before commands, so a frame that comes there breaks the rules.  The
+ * answer's bytes go through that same session, so all that a guest may say is
+ * checked in one place.  Deadlines are those of any command: the start's from
+ * OPEN on, whether STARTED is to come by the lane or by the channel.
+ */
+#include "../clock.h"
+#include "gp_down.h"
+#include "lane.h"
+#include "log.h"
+#include "vm_priv.h"
+#include <errno.h>
+
+#define N_OF(a) (sizeof(a) / sizeof((a)[0]))
+/*
+ * A run that has not answered by then becomes a command of init, which can
+ * kill it and report its output while it goes on.  Far beyond what a short run
+ * takes, and short for a person who waits for the first output.
+ */
+#define LANE_ADOPT_MS 250
+
+enum lane_event {
+	LEV_READY,
+	LEV_ANSWER, /* a piece of it */
+	LEV_RUN_TAKEN,
+	LEV_RUN_REFUSED,
+	LEV_ADOPTED,
+	LEV_ADOPT_LATE, /* the answer is there, or on its way */
+	LEV_ADOPT_FAILED,
+	LEV_N,
+};
+
+struct lane_said {
+	struct vmm_lane at;
+	const uint8_t *data;
+	size_t len;
+	int status;
+};
+
+static const char *const event_names[] = {
+	[LEV_READY] = "a runner waits",
+	[LEV_ANSWER] = "an answer",
+	[LEV_RUN_TAKEN] = "a request was taken",
+	[LEV_RUN_REFUSED] = "a request was refused",
+	[LEV_ADOPTED] = "a run was adopted",
+	[LEV_ADOPT_LATE] = "a run answered before it was adopted",
+	[LEV_ADOPT_FAILED] = "a run cannot be adopted",
+};
+static_assert(N_OF(event_names) == LEV_N, "a name for every event");
+
+bool vm_has_lane(const struct vm *vm)
+{
+	return vm->lane.is_ready;
+}
+
+bool vm_lane_is_open(const struct vm *vm)
+{
+	return vm->state == VM_LANE_OPEN || vm->state == VM_LANE_ADOPTING ||
+	       vm->state == VM_LANE_FINISHING || vm->state == VM_LANE_ANSWERING;
+}
+
+/* ---- waiting at the doorbell ------------------------------------------ */
+
+bool vm_lane_arm(struct vm *vm)
+{
+	if (!vm->link->has_lane || !vm->lane.n ||
+	    gp_down_plain(&vm->channel.out, GP_ARM, 0))
+		return false;
+	vm->state = VM_ARMED;
+	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.lane_ms;
+	vm_timer_arm(vm);
+	channel_flush(&vm->channel);
+	return true;
+}
+
+/* READY may be on its way; it is heard, and of no use any more. */
+void vm_lane_unready(struct vm *vm)
+{
+	log_warn("%s vm=pooled lane=none: no runner was at its doorbell within "
+		 "%lld ms",
+		 vm->spec.sandbox, (long long)vm->link->times.lane_ms);
+	vm->lane.is_late = true;
+	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
+	vm_pooled_pause(vm);
+	vm_timer_arm(vm);
+}
+
+static void out_of_turn(struct vm *vm, enum lane_event ev)
+{
+	if (vm_is_ungiven(vm))
+		vm_pooled_instead(vm);
+	else
+		vm_end(vm, END_VM_LOST,
+		       "hutch-vmm spoke of its lane out of turn: %s",
+		       event_names[ev]);
+}
+
+static void ready(struct vm *vm, const struct lane_said *said)
+{
+	if (said->at.lane >= vm->lane.n) {
+		out_of_turn(vm, LEV_READY);
+		return;
+	}
+	vm->lane.idx = said->at.lane;
+	vm->lane.is_ready = true;
+	vm_pooled_waits(vm);
+}
+
+static void ready_late(struct vm *vm, const struct lane_said *said)
+{
+	(void)said;
+	if (!vm->lane.is_late)
+		out_of_turn(vm, LEV_READY);
+	vm->lane.is_late = false;
+}
+
+/* ---- the request ------------------------------------------------------ */
+
+bool vm_lane_takes(const struct vm *vm)
+{
+	const struct bytes *b = &vm->early;
+	struct gp_head head;
+
+	if (!vm->lane.is_ready || b->len < sizeof(head) ||
+	    b->len > LANE_REQUEST_BYTES_MAX)
+		return false;
+	memcpy(&head, b->data, sizeof(head));
+	return head.type == GP_RUN && head.len == b->len - sizeof(head);
+}
+
+/* All that the socket takes now; 0 or -errno. */
+static int send_pieces(struct vm *vm)
+{
+	struct lane *a = &vm->lane;
+
+	while (a->sent < a->request_len) {
+		struct vmm_lane l = {.lane = a->idx,
+				     .offset = a->sent,
+				     .total = a->request_len};
+		size_t len = a->request_len - a->sent;
+		int rc;
+
+		if (len > VMM_LANE_PIECE_BYTES_MAX)
+			len = VMM_LANE_PIECE_BYTES_MAX;
+		rc = vmm_lane_run(vm->vmm, &l, vm->early.data + a->sent, len);
+		if (rc)
+			return rc == -EAGAIN ? 0 : rc;
+		a->sent += (uint32_t)len;
+	}
+	vm->is_claimed = false;
+	vm->state = VM_LANE_GIVEN;
+	a->given_ms = clock_mono_ms();
+	return 0;
+}
+
+int vm_lane_run(struct vm *vm)
+{
+	struct gp_head head;
+
+	memcpy(&head, vm->early.data, sizeof(head));
+	vm->state = VM_LANE_SENDING;
+	vm->lane.is_ready = false;
+	vm->lane.cmd = head.cmd;
+	vm->lane.request_len = (uint32_t)vm->early.len;
+	vm->lane.sent = 0;
+	return send_pieces(vm);
+}
+
+void vm_lane_writable(void *ctx)
+{
+	struct vm *vm = ctx;
+
+	if (vm->state == VM_LANE_SENDING && send_pieces(vm))
+		vm_pooled_instead(vm);
+}
+
+/* The frame is where it belongs; what stands behind it stays. */
+static int request_drop(struct vm *vm)
+{
+	struct bytes rest = {0};
+	int rc = bytes_append_secret(&rest,
+				     vm->early.data + vm->lane.request_len,
+				     vm->early.len - vm->lane.request_len);
+
+	bytes_finish_secret(&vm->early);
+	vm->early = rest;
+	return rc;
+}
+
+static void run_taken(struct vm *vm, const struct lane_said *said)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
+	int64_t after_ms = LANE_ADOPT_MS;
+
+	(void)said;
+	if (c && c->timeout_ms && c->timeout_ms < LANE_ADOPT_MS)
+		after_ms = c->timeout_ms;
+	if (request_drop(vm)) {
+		vm_end(vm, END_VM_LOST, "the host is out of memory");
+		return;
+	}
+	vm->state = VM_LANE_OPEN;
+	vm->link->stats.lane_runs++;
+	vm->lane.adopt_at_ms = vm->lane.given_ms + after_ms;
+	vm_bound(vm);
+	if (vm->lane.is_adopt_wanted)
+		vm_lane_adopt(vm);
+}
+
+/* Nothing has changed, says the contract: nothing ran. */
+static void run_refused(struct vm *vm, const struct lane_said *said)
+{
+	log_warn("%s vm=lane_refused: %s", vm->spec.sandbox,
+		 strerror(-said->status));
+	vm_pooled_instead(vm);
+}
+
+/* ---- a run that takes long -------------------------------------------- */
+
+void vm_lane_adopt(struct vm *vm)
+{
+	int rc;
+
+	if (vm->state == VM_LANE_SENDING || vm->state == VM_LANE_GIVEN)
+		vm->lane.is_adopt_wanted = true;
+	if (vm->state != VM_LANE_OPEN)
+		return;
+	vm->state = VM_LANE_ADOPTING;
+	vm->lane.adopt_at_ms = 0;
+	vm->lane.is_adopt_unsaid = true;
+	rc = vmm_lane_adopt(vm->vmm, vm->lane.idx);
+	if (rc)
+		vm_end(vm, END_VM_LOST, "hutch-vmm does not listen: %s",
+		       strerror(-rc));
+}
+
+/* What was asked for meanwhile goes the usual way. */
+static int early_send(struct vm *vm)
+{
+	int rc = bytes_append_secret(&vm->channel.out, vm->early.data,
+				     vm->early.len);
+
+	bytes_finish_secret(&vm->early);
+	return rc;
+}
+
+/* The guest goes on, and the run is a command as any other. */
+static void adopted(struct vm *vm, const struct lane_said *said)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
+	int64_t now = clock_mono_ms();
+	int64_t left = c->timeout_ms - (now - vm->lane.given_ms);
+	int rc;
+
+	(void)said;
+	vm->state = VM_RUNNING;
+	vm->session.state = SES_BOUND;
+	vm->lane.is_adopt_unsaid = false;
+	vm->link->stats.lane_adopted++;
+	log_debug("%s vm=adopted after_ms=%lld", vm->spec.sandbox,
+		  (long long)(now - vm->lane.given_ms));
+	rc = gp_down_adopt(&vm->channel.out, c->cmd,
+			   !c->timeout_ms ? 0
+			   : left > 0	  ? (uint32_t)left
+					  : 1);
+	if (!rc)
+		rc = early_send(vm);
+	if (rc) {
+		vm_end(vm, END_VM_LOST, "the host is out of memory");
+		return;
+	}
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++) {
+		c = &vm->session.cmds[i];
+		if (c->state == CS_SENT && !c->is_cancelled)
+			vm_cmd_deadline(vm, c, vm->link->times.start_ms);
+	}
+	channel_flush(&vm->channel);
+}
+
+static void adopt_late(struct vm *vm, const struct lane_said *said)
+{
+	(void)said;
+	if (!vm->lane.is_adopt_unsaid)
+		out_of_turn(vm, LEV_ADOPT_LATE);
+	else if (vm->state == VM_LANE_ADOPTING)
+		vm->state = VM_LANE_FINISHING;
+	vm->lane.is_adopt_unsaid = false;
+}
+
+/* After the answer no request is open, and that is well. */
+static void adopt_failed(struct vm *vm, const struct lane_said *said)
+{
+	if (said->status == -ENOENT && vm->state != VM_LANE_ADOPTING)
+		adopt_late(vm, said);
+	else
+		vm_end(vm, END_VM_LOST, "a run cannot be adopted: %s",
+		       strerror(-said->status));
+}
+
+/* ---- the answer ------------------------------------------------------- */
+
+/* Nobody runs in there until there is more to do. */
+void vm_lane_unpark(struct vm *vm)
+{
+	int rc = early_send(vm);
+
+	vm->lane.is_parked = false;
+	if (!rc)
+		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	if (rc)
+		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
+		       strerror(-rc));
+	else
+		channel_flush(&vm->channel);
+}
+
+static void answered(struct vm *vm)
+{
+	bool has_more = false;
+
+	vm->state = VM_RUNNING;
+	vm->lane.is_parked = true;
+	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+		has_more |= vm->session.cmds[i].state == CS_SENT;
+	if (has_more)
+		vm_lane_unpark(vm);
+	else
+		bytes_finish_secret(&vm->early); /* KILL of what has ended */
+}
+
+/* NULL = as api/vmm_ctl.h has it. */
+static const char *piece_check(const struct vm *vm, const struct lane_said *s)
+{
+	const struct lane *a = &vm->lane;
+
+	if (s->at.lane != a->idx)
+		return "it is of another lane";
+	if (s->at.total != a->total || a->total > LANE_ANSWER_BYTES_MAX)
+		return "its length is wrong";
+	if (s->at.offset != a->at || !s->len != !a->total ||
+	    s->len > a->total - a->at)
+		return "a piece is out of its place";
+	return NULL;
+}
+
+static void answer(struct vm *vm, const struct lane_said *said)
+{
+	struct lane *a = &vm->lane;
+	struct session_cmd *c;
+	const char *wrong;
+	int rc;
+
+	if (vm->state != VM_LANE_ANSWERING) {
+		vm->state = VM_LANE_ANSWERING;
+		vm->session.state = SES_BOUND;
+		a->adopt_at_ms = 0;
+		a->at = 0;
+		a->total = said->at.total;
+	}
+	wrong = piece_check(vm, said);
+	if (wrong) {
+		vm_end(vm, END_VM_LOST, "hutch-vmm sent a wrong answer: %s",
+		       wrong);
+		return;
+	}
+	a->at += (uint32_t)said->len;
+	rc = session_feed(&vm->session, said->data, said->len);
+	if (rc == -ENOMEM)
+		vm_end(vm, END_VM_LOST, "the host is out of memory");
+	else if (rc)
+		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
+	if (vm->state == VM_ENDING || a->at < a->total)
+		return;
+	c = session_cmd_find(&vm->session, a->cmd);
+	if ((c && c->state != CS_ENDED) || session_is_mid_frame(&vm->session))
+		vm_end(vm, END_GUEST_PROTOCOL,
+		       "guest broke the protocol: the answer in its lane has "
+		       "no end");
+	else
+		answered(vm);
+}
+
+/* ---- what may come when ----------------------------------------------- */
+
+static const struct {
+	enum vm_state state;
+	enum lane_event ev;
+	void (*fn)(struct vm *vm, const struct lane_said *said);
+} rules[] = {
+	{VM_ARMED, LEV_READY, ready},
+	{VM_RESTORING, LEV_READY, ready_late},
+	{VM_LANE_SENDING, LEV_RUN_REFUSED, run_refused},
+	{VM_LANE_GIVEN, LEV_RUN_REFUSED, run_refused},
+	{VM_LANE_GIVEN, LEV_RUN_TAKEN, run_taken},
+	{VM_LANE_OPEN, LEV_ANSWER, answer},
+	{VM_LANE_ADOPTING, LEV_ANSWER, answer},
+	{VM_LANE_FINISHING, LEV_ANSWER, answer},
+	{VM_LANE_ANSWERING, LEV_ANSWER, answer},
+	{VM_LANE_ADOPTING, LEV_ADOPTED, adopted},
+	{VM_LANE_ADOPTING, LEV_ADOPT_LATE, adopt_late},
+	{VM_LANE_ANSWERING, LEV_ADOPT_LATE, adopt_late},
+	{VM_RUNNING, LEV_ADOPT_LATE, adopt_late},
+	{VM_LANE_ADOPTING, LEV_ADOPT_FAILED, adopt_failed},
+	{VM_LANE_ANSWERING, LEV_ADOPT_FAILED, adopt_failed},
+	{VM_RUNNING, LEV_ADOPT_FAILED, adopt_failed},
+};
+
+static void said(struct vm *vm, enum lane_event ev, const struct lane_said *s)
+{
+	if (vm->state == VM_ENDING)
+		return;
+	for (size_t i = 0; i < N_OF(rules); i++) {
+		if (rules[i].state != vm->state || rules[i].ev != ev)
+			continue;
+		rules[i].fn(vm, s);
+		return;
+	}
+	out_of_turn(vm, ev);
+}
+
+void vm_lane_said(void *ctx, enum vmm_type type, const struct vmm_lane *l,
+		  const uint8_t *data, size_t len)
+{
+	struct lane_said s = {.at = *l, .data = data, .len = len};
+
+	said(ctx, type == VMM_LANE_READY ? LEV_READY : LEV_ANSWER, &s);
+}
+
+void vm_lane_replied(struct vm *vm, enum vmm_type type, int status)
+{
+	struct lane_said s = {.status = status};
+
+	if (type == VMM_LANE_RUN)
+		said(vm, status ? LEV_RUN_REFUSED : LEV_RUN_TAKEN, &s);
+	else if (type == VMM_LANE_ADOPT)
+		said(vm,
+		     !status		   ? LEV_ADOPTED
+		     : status == -EALREADY ? LEV_ADOPT_LATE
+					   : LEV_ADOPT_FAILED,
+		     &s);
+}
