@@ -56,6 +56,8 @@ static const struct setting settings[] = {
 	POOL(pool_python, "of lbb/python that always wait: 2 1x512:1"),
 	POOL(pool_node, "the same of lbb/node"),
 	POOL(pool_shell, "the same of lbb/shell"),
+	{"lane", "--lane", "on|off", KIND_CHOICE, offsetof(struct config, lane),
+	 0, 0, " on off ", "runs go past the guest's kernel when they can"},
 	NUMBER(uid_base, 1000, 4000000000u, "first of the VMMs' user ids"),
 	NUMBER(drain_seconds, 0, 3600, "for commands to end at SIGTERM"),
 	{"confine", NULL, NULL, KIND_BOOL, offsetof(struct config, is_confined),
@@ -135,6 +137,7 @@ int config_defaults(struct config *c, const char *exe_dir, struct err *e)
 	snprintf(c->pool_python, sizeof(c->pool_python), "1");
 	snprintf(c->pool_node, sizeof(c->pool_node), "0");
 	snprintf(c->pool_shell, sizeof(c->pool_shell), "0");
+	snprintf(c->lane, sizeof(c->lane), "on");
 	c->drain_seconds = 10;
 	c->is_confined = true;
 	c->is_metrics_open = true;

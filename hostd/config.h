@@ -39,6 +39,7 @@ struct config {
 	char pool_python[CONFIG_TEXT_BYTES_MAX];
 	char pool_node[CONFIG_TEXT_BYTES_MAX];
 	char pool_shell[CONFIG_TEXT_BYTES_MAX];
+	char lane[CONFIG_TEXT_BYTES_MAX]; /* "on" or "off" */
 };
 
 /*

@@ -277,6 +277,7 @@ static int start_vms(struct daemon *d, struct err *e)
 		.init_image = c->init_image,
 		.uid_base = (uint32_t)c->uid_base,
 		.is_confined = c->is_confined,
+		.has_lane = !strcmp(c->lane, "on"),
 	};
 	struct engine_config engine = {
 		.graph_places = (uint32_t)c->graph_places,

@@ -159,6 +159,7 @@ void engine_stats(const struct engine *e, struct engine_stats *ret)
 
 		ret->pool_ready += c->n_ready;
 		ret->pool_starting += c->n_starting;
+		ret->pool_lanes += pool_lanes(&e->pool, c);
 	}
 	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
 		const struct run *r = container_of(n, struct run, node);

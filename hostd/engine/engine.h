@@ -148,6 +148,7 @@ struct engine_stats {
 	uint64_t disk_committed_bytes;
 	/* VMs that wait; they give way, so they are in none of the above. */
 	uint32_t pool_ready, pool_starting, pool_max;
+	uint32_t pool_lanes; /* of those that are ready, with their lane */
 	uint64_t pool_ram_bytes, pool_disk_bytes;
 	uint64_t pool_hits, pool_misses, pool_refills, pool_failures;
 	uint64_t pool_evictions;
@@ -160,7 +161,7 @@ void engine_stats(const struct engine *e, struct engine_stats *ret);
 struct pool_view {
 	const char *base;
 	struct limits limits;
-	uint32_t min, target, n_ready, n_starting;
+	uint32_t min, target, n_ready, n_starting, n_lanes;
 	uint64_t ram_bytes, disk_bytes; /* of each */
 	uint64_t n_hits, n_misses, n_refills, n_failures;
 };

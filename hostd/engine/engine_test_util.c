@@ -91,6 +91,11 @@ bool vm_is_current(const struct vm *vm)
 	return !vm->is_stale;
 }
 
+bool vm_has_lane(const struct vm *vm)
+{
+	return vm->has_lane;
+}
+
 int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 {
 	assert_non_null(vm->pool_ops);

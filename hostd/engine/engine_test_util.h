@@ -25,7 +25,7 @@ struct vm {
 	struct loop_call gone;
 	/* Of the pool, until it is claimed. */
 	const struct vm_pool_ops *pool_ops;
-	bool is_stale, is_claimed;
+	bool is_stale, is_claimed, has_lane;
 };
 
 struct fake {

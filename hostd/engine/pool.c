@@ -400,6 +400,19 @@ bool pool_claim(struct run *r, const struct vm_ops *ops)
 	return false;
 }
 
+uint32_t pool_lanes(const struct pool *p, const struct pool_class *c)
+{
+	uint32_t n = 0;
+
+	for (struct list *at = p->vms.next; at != &p->vms; at = at->next) {
+		const struct pooled *v = container_of(at, struct pooled, node);
+
+		n += v->class == c && v->is_ready && !v->is_dropped &&
+		     vm_has_lane(v->vm);
+	}
+	return n;
+}
+
 /* ---- life, numbers ---------------------------------------------------- */
 
 void pool_begin(struct pool *p)
@@ -472,6 +485,7 @@ void engine_pool_each(struct engine *e, engine_pool_fn fn, void *ctx)
 				.target = c->target,
 				.n_ready = c->n_ready,
 				.n_starting = c->n_starting,
+				.n_lanes = pool_lanes(&e->pool, c),
 				.ram_bytes = c->ram_bytes,
 				.disk_bytes = c->disk_bytes,
 				.n_hits = c->n_hits,

@@ -79,6 +79,8 @@ void pool_reserve(struct run *r);
 void pool_release(struct run *r, bool is_name_free);
 /* The run's VM out of the pool: run.vm; false = it has to restore one. */
 bool pool_claim(struct run *r, const struct vm_ops *ops);
+/* How many of a class wait with their express lane ready. */
+uint32_t pool_lanes(const struct pool *p, const struct pool_class *c);
 /* Something changed: refill soon. */
 void pool_kick(struct engine *e);
 

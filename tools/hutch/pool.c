@@ -13,8 +13,8 @@ static const char help[] =
 	"one line for\n"
 	"each template and limits.  MIN is the configuration's, TARGET what "
 	"it and recent\n"
-	"runs ask for now; HITS are runs that were given one, MISSES those "
-	"that were not.\n\n"
+	"runs ask for now; of those READY, LANE wait at their express lane.\n"
+	"HITS are runs that were given one, MISSES those that were not.\n\n"
 	"  hutch pool\n"
 	"  hutch pool --json\n"
 	"  hutch pool --watch        again every second\n";
@@ -28,13 +28,14 @@ static void print_class(struct json_span v)
 {
 	char name[72];
 
-	printf("%-14s %2lld %5lld %6lld %4lld %6lld %5lld %8lld %7lld %7lld "
+	printf("%-14s %2lld %5lld %6lld %4lld %6lld %5lld %4lld %8lld %7lld "
+	       "%7lld "
 	       "%7lld %8lld\n",
 	       answer_text(v, "template", name, sizeof(name), ""),
 	       number(v, "vcpus"), number(v, "memory_mib"),
 	       number(v, "disk_mib"), number(v, "minimum"), number(v, "target"),
-	       number(v, "ready"), number(v, "starting"), number(v, "hits"),
-	       number(v, "misses"), number(v, "refills"),
+	       number(v, "ready"), number(v, "lanes"), number(v, "starting"),
+	       number(v, "hits"), number(v, "misses"), number(v, "refills"),
 	       number(v, "failures"));
 }
 
@@ -56,8 +57,8 @@ static void print_pool(const struct cli *c, const struct answer *a)
 	       answer_bool(a->root, "memory_short")
 		       ? "; the host is short of memory"
 		       : "");
-	printf("%-14s %2s %5s %6s %4s %6s %5s %8s %7s %7s %7s %8s\n",
-	       "TEMPLATE", "N", "MIB", "DISK", "MIN", "TARGET", "READY",
+	printf("%-14s %2s %5s %6s %4s %6s %5s %4s %8s %7s %7s %7s %8s\n",
+	       "TEMPLATE", "N", "MIB", "DISK", "MIN", "TARGET", "READY", "LANE",
 	       "STARTING", "HITS", "MISSES", "REFILLS", "FAILURES");
 	if (!json_at(a->root, "classes", &classes))
 		return;

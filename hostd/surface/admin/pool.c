@@ -14,6 +14,7 @@ static void put_class(void *ctx, const struct pool_view *v)
 	json_out_u64(j, "minimum", v->min);
 	json_out_u64(j, "target", v->target);
 	json_out_u64(j, "ready", v->n_ready);
+	json_out_u64(j, "lanes", v->n_lanes);
 	json_out_u64(j, "starting", v->n_starting);
 	json_out_u64(j, "ram_bytes_each", v->ram_bytes);
 	json_out_u64(j, "disk_bytes_each", v->disk_bytes);
@@ -34,6 +35,7 @@ void admin_pool(struct request *r)
 	json_out_str(&j, "object", "pool");
 	json_out_u64(&j, "maximum", s.pool_max);
 	json_out_u64(&j, "ready", s.pool_ready);
+	json_out_u64(&j, "lanes", s.pool_lanes);
 	json_out_u64(&j, "starting", s.pool_starting);
 	json_out_bool(&j, "memory_short", s.is_memory_short);
 	json_out_u64(&j, "ram_bytes", s.pool_ram_bytes);

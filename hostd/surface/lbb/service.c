@@ -1,6 +1,7 @@
 /* What operators and load balancers ask: health, version, room, metrics. */
 #include "../../../api/version.h"
 #include "../../http/server.h"
+#include "../../link/template.h"
 #include "lbb.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -154,6 +155,9 @@ static void put_pool(struct bytes *b, struct request *r)
 			 "VMs ended because a request needed their room.",
 			 s.pool_evictions},
 			{"pool_ready", "gauge", "VMs that wait.", s.pool_ready},
+			{"pool_lanes_ready", "gauge",
+			 "Of these, with a runner at its express lane.",
+			 s.pool_lanes},
 			{"pool_starting", "gauge", "VMs on their way there.",
 			 s.pool_starting},
 			{"pool_size_max", "gauge", "Most that may wait.",
@@ -168,7 +172,23 @@ static void put_pool(struct bytes *b, struct request *r)
 			 "1: the host is short of memory, nothing waits.",
 			 s.is_memory_short},
 		},
-		11);
+		12);
+}
+
+static void put_lane(struct bytes *b, struct request *r)
+{
+	struct link_stats s;
+
+	link_stats(r->services->link, &s);
+	put_metrics(b,
+		    (const struct metric[]){
+			    {"lane_runs_total", "counter",
+			     "Runs given to a VM by its express lane.",
+			     s.lane_runs},
+			    {"lane_adopted_total", "counter",
+			     "Those of them that took long.", s.lane_adopted},
+		    },
+		    2);
 }
 
 static void put_http(struct bytes *b, struct request *r)
@@ -217,6 +237,7 @@ void service_metrics(struct request *r)
 
 	put_engine(&b, r);
 	put_pool(&b, r);
+	put_lane(&b, r);
 	put_http(&b, r);
 	bytes_printf(&b,
 		     "# HELP hutch_start_time_seconds Unix time of the start."
