@@ -330,9 +330,11 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	struct vm *vm = ctx;
 
 	vm->ready_us = clock_mono_us();
+	vm->has_started = true;
 	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
+	vm_pooled_started(vm);
 }
 
 static void on_vmm_reply(void *ctx, enum vmm_type type, int status,

@@ -38,11 +38,24 @@ void vm_pooled_pause(struct vm *vm)
 }
 
 /* The deadline of BOUND serves for the pause, too. */
+static void settle_down(struct vm *vm)
+{
+	if (!vm_lane_arm(vm))
+		vm_pooled_pause(vm);
+}
+
 void vm_pooled_bound(struct vm *vm)
 {
 	vm->session.state = SES_PREPARED;
-	if (!vm_lane_arm(vm))
-		vm_pooled_pause(vm);
+	if (vm->has_started)
+		settle_down(vm);
+}
+
+/* Two sockets, one loop: BOUND may be read before it. */
+void vm_pooled_started(struct vm *vm)
+{
+	if (vm->state == VM_RESTORING && vm->session.state == SES_PREPARED)
+		settle_down(vm);
 }
 
 void vm_pooled_waits(struct vm *vm)
@@ -133,6 +146,7 @@ void vm_pooled_instead(struct vm *vm)
 	channel_close(&vm->channel);
 	session_restart(&vm->session, SES_BINDING);
 	memset(&vm->lane, 0, sizeof(vm->lane));
+	vm->has_started = false;
 	if (!vm->is_posted)
 		vm_start_post(vm);
 }
@@ -154,7 +168,8 @@ void vm_pooled_resume(struct vm *vm)
 {
 	int rc;
 
-	if (!vm_is_untouched(vm)) {
+	/* Parked, it has nothing to say on either socket. */
+	if (!vm_is_untouched(vm) || !vmm_is_quiet(vm->vmm)) {
 		vm_pooled_instead(vm);
 		return;
 	}

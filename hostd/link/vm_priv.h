@@ -58,6 +58,7 @@ struct vm {
 	struct loop_call call;	       /* runs `posted` */
 	void (*posted)(struct vm *vm); /* start, or gone without a process */
 	bool is_posted;
+	bool has_started;   /* its VMM said so */
 	bool is_claimed;    /* from the pool, and not yet resumed */
 	struct bytes early; /* frames of commands before the start */
 	struct lane lane;
@@ -103,6 +104,7 @@ void vm_pooled_instead(struct vm *vm);
 /* Claimed, and nothing given to it yet. */
 bool vm_is_ungiven(const struct vm *vm);
 void vm_pooled_bound(struct vm *vm);
+void vm_pooled_started(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
 
 /* vm_lane.c: for vm_pool.c ... */

@@ -459,6 +459,15 @@ bool vmm_is_alive(const struct vmm *v)
 	       !si.si_pid;
 }
 
+bool vmm_is_quiet(const struct vmm *v)
+{
+	uint8_t byte;
+
+	return vmm_is_alive(v) && v->control.fd >= 0 &&
+	       recv(v->control.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
+}
+
 void vmm_destroy(struct vmm *v)
 {
 	siginfo_t si;

@@ -73,6 +73,8 @@ pid_t vmm_pid(const struct vmm *v);
 /* From now on it has its usual share of the CPU. */
 void vmm_foreground(struct vmm *v);
 bool vmm_is_alive(const struct vmm *v); /* its process has not ended */
+/* And there is nothing of it to be read. */
+bool vmm_is_quiet(const struct vmm *v);
 /* End it; its owner hears nothing more and may be freed. */
 void vmm_forget(struct vmm *v);
 
