@@ -1,14 +1,14 @@
 /*
- * A hutch-vmm that misbehaves, for vm_test.
+ * A hutch-vmm that misbehaves, for vm_test and its like.
  *
  * It takes the command line of the real one and plays the script that is the
  * first line of its kernel (cold boot) or of its state file (restore): silence,
  * death in the middle, broken frames, a lying end, to which a real guest is
  * hard to bring.
  */
+#include "hostile_vmm.h"
 #include "fd.h"
 #include "frame.h"
-#include "vmm_ctl.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int control = -1, channel = -1, state = -1, boot_log = -1;
+int control = -1;
+static int channel = -1, state = -1, boot_log = -1;
 static char script[256];
 
 static void options_read(int argc, char **argv)
@@ -36,21 +37,26 @@ static void options_read(int argc, char **argv)
 	}
 }
 
-static void tell(uint32_t type, const void *body, uint32_t len)
+void tell(uint32_t type, int status, const void *body, uint32_t len)
 {
-	uint8_t buf[512];
-	struct vmm_msg m = {.type = type, .len = len};
+	static uint8_t buf[sizeof(struct vmm_msg) + VMM_BODY_BYTES_MAX];
+	struct vmm_msg m = {.type = type, .status = status, .len = len};
 
 	memcpy(buf, &m, sizeof(m));
-	memcpy(buf + sizeof(m), body, len);
+	if (len)
+		memcpy(buf + sizeof(m), body, len);
 	fd_send(control, buf, sizeof(m) + len, NULL, 0);
 }
 
 static void tell_started(void)
 {
-	struct vmm_started st = {.version = VMM_CTL_VERSION, .is_soft = 1};
+	struct vmm_started st = {
+		.version = VMM_CTL_VERSION,
+		.is_soft = 1,
+		.n_lanes = lanes_of(script),
+	};
 
-	tell(VMM_STARTED, &st, sizeof(st));
+	tell(VMM_STARTED, 0, &st, sizeof(st));
 }
 
 /* Never reads what is answered. */
@@ -59,7 +65,7 @@ static void tell_many(uint32_t type, unsigned n)
 	struct vmm_open open = {.port = 1};
 
 	for (unsigned i = 0; i < n; i++)
-		tell(type, &open, sizeof(open));
+		tell(type, 0, &open, sizeof(open));
 }
 
 static void tell_exit(enum vmm_why why, const char *text)
@@ -67,7 +73,7 @@ static void tell_exit(enum vmm_why why, const char *text)
 	struct vmm_exit x = {.why = why};
 
 	snprintf(x.text, sizeof(x.text), "%s", text);
-	tell(VMM_EXIT, &x, sizeof(x));
+	tell(VMM_EXIT, 0, &x, sizeof(x));
 	exit((int)why);
 }
 
@@ -81,7 +87,7 @@ static void send_frame(uint16_t type, uint64_t cmd, const void *p, size_t len)
 	bytes_finish(&b);
 }
 
-static void wait_for_frame(uint16_t type)
+void wait_for_frame(uint16_t type)
 {
 	static struct frame_reader r;
 	static bool is_made;
@@ -203,7 +209,7 @@ static bool play_control(char c)
 
 static void play(char c)
 {
-	if (play_making(c) || play_control(c))
+	if (play_making(c) || play_control(c) || play_lane(c))
 		return;
 	switch (c) {
 	case 'b':

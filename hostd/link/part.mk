@@ -39,17 +39,18 @@ $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
 	hostd/link/session.c hostd/link/gp_up.c $(LINK_JSON_SRCS) $(BASE_SRCS),\
 	-lcbor))
 
-UNIT_TESTS += $(addprefix tests/hostd/,vm_test vm_pool_test maker_test)
+UNIT_TESTS += $(addprefix tests/hostd/,vm_test vm_pool_test vm_lane_test \
+	maker_test)
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
-	$(BASE_SRCS)))
-$(foreach t,vm vm_pool,$(eval $(call program,tests/hostd/$(t)_test,\
+	hostd/link/hostile_lane.c $(BASE_SRCS)))
+$(foreach t,vm vm_pool vm_lane,$(eval $(call program,tests/hostd/$(t)_test,\
 	hostd/link/$(t)_test.c hostd/link/vm_test_util.c \
+	$(if $(filter vm,$(t)),,hostd/link/vm_pool_test_util.c) \
 	hostd/link/link_test_util.c $(LINK_SRCS) \
 	$(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka)))
 $(eval $(call program,tests/hostd/maker_test,hostd/link/maker_test.c \
 	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka -Wl$(,)--wrap=json_load_file))
-$(B)/tests/hostd/vm_test $(B)/tests/hostd/vm_pool_test \
-$(B)/tests/hostd/maker_test: | \
+$(addprefix $(B)/tests/hostd/,vm_test vm_pool_test vm_lane_test maker_test): | \
 	$(B)/tests/hostd/hostile_vmm

@@ -1,9 +1,8 @@
 /*
- * VMs that wait, with a process that plays a hostile one (vm_test_util.h): "b"
- * confirms the identity, the first "z" the pause, the second the resumption.
+ * VMs that wait, with a process that plays a hostile one: "b" confirms the
+ * identity, the first "z" the pause, the second the resumption.
  */
-#include "template_priv.h"
-#include "vm_test_util.h"
+#include "vm_pool_test_util.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,112 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct shape shape = {
-	.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
-
-/* What came of it while it was the pool's. */
-struct pooled {
-	struct vm *vm;
-	struct seen run; /* and after it was claimed */
-	unsigned waiting, gone;
-	enum end_reason why;
-	char text[REASON_BYTES_MAX];
-	void (*then)(struct pooled *p); /* called when it waits */
-};
-
-static void on_waiting(void *ctx)
-{
-	struct pooled *p = ctx;
-
-	p->waiting++;
-	if (p->then)
-		p->then(p);
-}
-
-static void on_pool_gone(void *ctx, enum end_reason why, const char *text)
-{
-	struct pooled *p = ctx;
-
-	p->gone++;
-	p->why = why;
-	snprintf(p->text, sizeof(p->text), "%s", text);
-	loop_stop(loop);
-}
-
-static const struct vm_pool_ops pool_ops = {on_waiting, on_pool_gone};
-
-static void on_slice(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-static void loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_slice};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-	loop_timer_stop(loop, &t);
-}
-
-static void template_await(void)
-{
-	for (int i = 0; !template_is_ready(lnk, &shape); i++) {
-		assert_true(i < 1000);
-		loop_for(2);
-	}
-}
-
-static void begin(struct pooled *p, const char *script)
-{
-	struct err e = {0};
-
-	entry_put(script);
-	template_await();
-	if (vm_create_pooled(&p->vm, lnk, &test_spec, &pool_ops, p, &e))
-		fail_msg("%s", e.text);
-}
-
-/* Nothing is left of it: no process, no uid. */
-static void clean(void)
-{
-	for (int i = 0; !list_is_empty(&lnk->vmms); i++) {
-		assert_true(i < 1000);
-		loop_for(2);
-	}
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	for (size_t i = 0; i < sizeof(lnk->uid_used) / 8; i++)
-		assert_int_equal(lnk->uid_used[i], 0);
-}
-
-/* From the start to the end, whoever hears of that. */
-static void play_pooled(struct pooled *p, const char *script)
-{
-	begin(p, script);
-	assert_int_equal(loop_run(loop), 0);
-	assert_int_equal(p->gone + p->run.gone, 1);
-	clean();
-}
-
-static void claim(struct pooled *p)
-{
-	struct vm_run run = {.code = "x", .code_len = 1, .timeout_ms = 100};
-
-	assert_true(vm_is_current(p->vm));
-	assert_int_equal(vm_claim(p->vm, &ops, &p->run), 0);
-	p->run.vm = p->vm;
-	p->run.destroy_on_end = 1;
-	assert_int_equal(vm_run(p->vm, 1, &run), 0);
-	assert_int_equal(vm_claim(p->vm, &ops, &p->run), -ESTALE);
-}
-
 static void test_good(void **state)
 {
-	struct pooled p = {.then = claim};
+	struct pooled p = {.then = pooled_claim};
 
 	(void)state;
-	play_pooled(&p, "bzzrsoE");
+	pooled_play(&p, "bzzrsoE");
 	assert_int_equal(p.waiting, 1);
 	assert_int_equal(p.run.bound, 1);
 	assert_int_equal(p.run.started, 1);
@@ -154,7 +53,7 @@ static void test_lost_before(void **state)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		struct pooled p = {0};
 
-		play_pooled(&p, t[i].script);
+		pooled_play(&p, t[i].script);
 		if (!strstr(p.text, t[i].text))
 			fail_msg("script %s: '%s'", t[i].script, p.text);
 		assert_int_equal(p.why, t[i].why);
@@ -178,9 +77,9 @@ static void test_lost_after(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		struct pooled p = {.then = claim};
+		struct pooled p = {.then = pooled_claim};
 
-		play_pooled(&p, t[i].script);
+		pooled_play(&p, t[i].script);
 		if (!strstr(p.run.text, t[i].text))
 			fail_msg("script %s: '%s'", t[i].script, p.run.text);
 		assert_int_equal(p.run.why, t[i].why);
@@ -192,38 +91,24 @@ static void test_lost_after(void **state)
 
 /* ---- another in its place ---------------------------------------------- */
 
-/* What is restored from now on plays this. */
-static void script_swap(const char *script)
-{
-	int fd = memfd_create("script", MFD_CLOEXEC);
-	struct template *t;
-
-	assert_int_equal(template_get(lnk, &shape, &t), 0);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, script, strlen(script)), strlen(script));
-	assert_int_equal(dup3(fd, t->files.state_fd, O_CLOEXEC),
-			 t->files.state_fd);
-	close(fd);
-}
-
 static void claim_dead(struct pooled *p)
 {
 	assert_int_equal(kill(vm_pid(p->vm), SIGKILL), 0);
 	usleep(50000);
-	claim(p);
+	pooled_claim(p);
 	script_swap("brsoE");
 }
 
 static void claim_late(struct pooled *p)
 {
 	usleep(150000); /* what it says now is not read yet */
-	claim(p);
+	pooled_claim(p);
 	script_swap("brsoE");
 }
 
 static void claim_swap(struct pooled *p)
 {
-	claim(p);
+	pooled_claim(p);
 	script_swap("brsoE");
 }
 
@@ -247,7 +132,7 @@ static void test_instead(void **state)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		struct pooled p = {.then = t[i].then};
 
-		play_pooled(&p, t[i].script);
+		pooled_play(&p, t[i].script);
 		if (strcmp(p.run.result, "6") != 0)
 			fail_msg("script %s: '%s'", t[i].script, p.run.text);
 		assert_int_equal(p.gone, 0);
@@ -265,7 +150,7 @@ static void destroy(struct pooled *p)
 
 static void claim_destroy(struct pooled *p)
 {
-	claim(p);
+	pooled_claim(p);
 	vm_destroy(p->vm);
 }
 
@@ -275,23 +160,17 @@ static void test_destroyed(void **state)
 	struct pooled r = {0};
 
 	(void)state;
-	play_pooled(&p, "bzh");
+	pooled_play(&p, "bzh");
 	assert_int_equal(p.gone, 1);
 	assert_int_equal(p.why, END_NONE);
-	play_pooled(&q, "bzh");
+	pooled_play(&q, "bzh");
 	assert_int_equal(q.run.gone, 1);
 	assert_int_equal(q.run.bound, 0);
-	begin(&r, "h"); /* still on its way */
+	pooled_begin(&r, "h"); /* still on its way */
 	vm_destroy(r.vm);
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(r.gone, 1);
-	clean();
-}
-
-static void stop(struct pooled *p)
-{
-	(void)p;
-	loop_stop(loop);
+	pooled_clean();
 }
 
 /* link_remove ends the link with one that waits and one that was given back. */
@@ -300,10 +179,10 @@ static void test_link_ends(void **state)
 	static struct pooled p, q;
 
 	(void)state;
-	p = q = (struct pooled){.then = stop};
-	begin(&p, "bzh");
+	p = q = (struct pooled){.then = pooled_stop};
+	pooled_begin(&p, "bzh");
 	assert_int_equal(loop_run(loop), 0);
-	begin(&q, "bzWBh");
+	pooled_begin(&q, "bzWBh");
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(p.waiting + q.waiting, 2);
 }
@@ -315,19 +194,19 @@ static void folder_remove(void)
 	struct template *t;
 	char path[100];
 
-	assert_int_equal(template_get(lnk, &shape, &t), 0);
+	assert_int_equal(template_get(lnk, &test_shape, &t), 0);
 	snprintf(path, sizeof(path), "snapshots/%s", t->key);
 	cache_folder_remove(lnk->cache_fd, path);
 }
 
 static void test_snapshot_removed(void **state)
 {
-	struct pooled p = {.then = stop};
+	struct pooled p = {.then = pooled_stop};
 	struct err e = {0};
 	struct vm *vm;
 
 	(void)state;
-	begin(&p, "bzh");
+	pooled_begin(&p, "bzh");
 	assert_int_equal(loop_run(loop), 0);
 	assert_true(vm_is_current(p.vm));
 	folder_remove();
@@ -336,26 +215,26 @@ static void test_snapshot_removed(void **state)
 	/* Not made for the pool, and looked for again. */
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(vm_create_pooled(&vm, lnk, &test_spec,
-						  &pool_ops, &p, &e),
+						  &pooled_ops, &p, &e),
 				 -1);
 		assert_int_equal(e.code, ERR_UNAVAILABLE);
-		loop_for(20);
+		test_loop_for(20);
 	}
 	assert_true(list_is_empty(&lnk->jobs));
 	vm_destroy(p.vm);
 	assert_int_equal(loop_run(loop), 0);
-	clean();
+	pooled_clean();
 }
 
 static void test_snapshot_made_anew(void **state)
 {
-	struct pooled p = {.then = stop}, q = {.then = claim};
+	struct pooled p = {.then = pooled_stop}, q = {.then = pooled_claim};
 
 	(void)state;
-	begin(&p, "bzh");
+	pooled_begin(&p, "bzh");
 	assert_int_equal(loop_run(loop), 0);
 	/* In the place of the old one; then the new one is claimed. */
-	begin(&q, "bzzrsoE");
+	pooled_begin(&q, "bzzrsoE");
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(q.run.gone, 1);
 	assert_string_equal(q.run.result, "6");
@@ -364,7 +243,7 @@ static void test_snapshot_made_anew(void **state)
 	vm_destroy(p.vm);
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(p.gone, 1);
-	clean();
+	pooled_clean();
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, link_remove)

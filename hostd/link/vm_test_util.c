@@ -21,7 +21,11 @@ static void on_progress(void *ctx, const char *text)
 
 static void on_bound(void *ctx)
 {
-	((struct seen *)ctx)->bound++;
+	struct seen *s = ctx;
+
+	s->bound++;
+	if (s->kill_on_bound)
+		assert_int_equal(vm_kill(s->vm, 1, 0), 0);
 }
 
 static void on_started(void *ctx, uint64_t cmd)
@@ -59,6 +63,13 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 		 end->result ? (const char *)end->result : "");
 	snprintf(s->error, sizeof(s->error), "%.100s", end->error);
 	vm_ack(s->vm, cmd);
+	if (s->again_on_end) {
+		struct vm_run run = {
+			.code = "y", .code_len = 1, .timeout_ms = 100};
+
+		assert_int_equal(vm_run(s->vm, 2, &run), 0);
+		return;
+	}
 	if (s->destroy_on_end)
 		vm_destroy(s->vm);
 }
@@ -134,7 +145,9 @@ int setup(void **state)
 					 .overrun_ms = 200,
 					 .hello_ms = 300,
 					 .prepare_ms = 300,
-					 .snapshot_ms = 300};
+					 .snapshot_ms = 300,
+					 .lane_ms = 300};
+	lnk->has_lane = true;
 	return 0;
 }
 

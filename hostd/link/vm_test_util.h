@@ -25,6 +25,8 @@ struct seen {
 	enum end_reason why;
 	char text[REASON_BYTES_MAX];
 	int kill_on_start; /* 1 vm_kill, 2 vm_destroy */
+	int kill_on_bound; /* vm_kill */
+	int again_on_end;  /* another vm_run */
 	int destroy_on_end;
 };
 

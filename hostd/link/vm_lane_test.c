@@ -1,0 +1,509 @@
+/*
+ * Runs by the express lane, with a process that plays a hostile VMM: "a" waits
+ * for ARM, "y" says READY, "q" takes the request, "m" answers it; "v", "V" and
+ * "X" are its words about ADOPT.
+ */
+#include "vm_pool_test_util.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LARGE_BYTES (900u << 10)
+
+static struct link_stats stats(void)
+{
+	struct link_stats s;
+
+	link_stats(lnk, &s);
+	return s;
+}
+
+/* One claimed run, from the start to the end. */
+static struct pooled run(const char *script)
+{
+	struct pooled p = {.then = pooled_claim};
+
+	pooled_play(&p, script);
+	return p;
+}
+
+static void assert_good(const struct pooled *p, const char *script)
+{
+	if (strcmp(p->run.result, "6") != 0)
+		fail_msg("script %s: '%s' '%s'", script, p->run.text, p->text);
+	assert_int_equal(p->run.bound, 1);
+	assert_int_equal(p->run.started, 1);
+	assert_int_equal(p->run.output, 1);
+	assert_int_equal(p->run.ended, 1);
+	assert_int_equal(p->run.why, END_NONE);
+}
+
+/* The same end by every way there is. */
+static void test_good(void **state)
+{
+	static const struct {
+		const char *script;
+		unsigned by_lane, adopted;
+	} t[] = {
+		{"Nbayqm", 1, 0},
+		{"NbayqM", 1, 0},     /* an answer in pieces of 7 bytes */
+		{"NbayqK", 1, 0},     /* more behind the end: not heard */
+		{"NbayqvAsoE", 1, 1}, /* long: adopted */
+		{"NbayqVm", 1, 0},    /* just too long */
+		{"NbayqWWWmV", 1, 0}, /* both at once */
+		{"NbayqWWWmX", 1, 0}, /* the same, said otherwise */
+		{"NbazzrsoE", 0, 0},  /* never at its doorbell */
+		{"bzzrsoE", 0, 0},    /* no lane */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct link_stats before = stats();
+		struct pooled p = run(t[i].script);
+
+		assert_good(&p, t[i].script);
+		assert_int_equal(stats().lane_runs - before.lane_runs,
+				 t[i].by_lane);
+		assert_int_equal(stats().lane_adopted - before.lane_adopted,
+				 t[i].adopted);
+	}
+}
+
+static void test_off(void **state)
+{
+	struct pooled p;
+
+	(void)state;
+	lnk->has_lane = false;
+	p = run("NbzzrsoE");
+	assert_good(&p, "off");
+	assert_int_equal(stats().lane_runs, 0);
+}
+
+static void look(struct pooled *p)
+{
+	assert_true(vm_has_lane(p->vm));
+	pooled_claim(p);
+}
+
+static void look_none(struct pooled *p)
+{
+	assert_false(vm_has_lane(p->vm));
+	pooled_claim(p);
+}
+
+/* READY on its way when the pause was asked for: of no use, but no harm. */
+static void test_ready(void **state)
+{
+	struct pooled p = {.then = look}, q = {.then = look_none}, r = q;
+
+	(void)state;
+	pooled_play(&p, "Nbayqm");
+	assert_good(&p, "ready");
+	pooled_play(&q, "NbazzrsoE");
+	assert_good(&q, "no ready");
+	pooled_play(&r, "NbaWWWWWWWyzzrsoE");
+	assert_good(&r, "late");
+}
+
+/* ---- before the claim -------------------------------------------------- */
+
+static void test_lost_before(void **state)
+{
+	static const struct {
+		const char *script, *text;
+		unsigned waiting;
+		enum end_reason why;
+	} t[] = {
+		{"G", "has 5 lanes", 0, END_VM_LOST},
+		{"NyW", "out of turn: a runner waits", 0, END_VM_LOST},
+		{"NbaY", "out of turn: a runner waits", 0, END_VM_LOST},
+		{"NbayWy", "out of turn: a runner waits", 1, END_VM_LOST},
+		{"NbayWm", "out of turn: an answer", 1, END_VM_LOST},
+		{"NbayWT", "out of turn: an answer", 1, END_VM_LOST},
+		{"byW", "out of turn: a runner waits", 0, END_VM_LOST},
+		{"bzWy", "out of turn: a runner waits", 1, END_VM_LOST},
+		{"NbaWWWWWWWyzWy", "out of turn: a runner waits", 1,
+		 END_VM_LOST},
+		{"NbaWWWWWWWyyW", "out of turn: a runner waits", 0,
+		 END_VM_LOST},
+		{"NbaWWWWWWWm", "out of turn: an answer", 0, END_VM_LOST},
+		{"Nbah", "did not answer within", 0, END_VM_LOST},
+		{"Nbam", "out of turn: an answer", 0, END_VM_LOST},
+		{"Nbas", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"NbayWs", "may not come now", 1, END_GUEST_PROTOCOL},
+		{"NbayWx", "killed by signal 9", 1, END_VM_LOST},
+		{"Nbax", "killed by signal 9", 0, END_VM_LOST},
+		{"NbaZ", "cannot be paused", 0, END_VM_LOST},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct pooled p = {0};
+
+		pooled_play(&p, t[i].script);
+		if (!strstr(p.text, t[i].text))
+			fail_msg("script %s: '%s'", t[i].script, p.text);
+		assert_int_equal(p.why, t[i].why);
+		assert_int_equal(p.waiting, t[i].waiting);
+		assert_int_equal(p.gone, 1);
+	}
+}
+
+/* ---- after the request was handed over --------------------------------- */
+
+/* User code may have run: lost is lost, nothing is restored instead. */
+static void test_lost_after(void **state)
+{
+	static const struct {
+		const char *script, *text;
+		enum end_reason why;
+		unsigned started;
+	} t[] = {
+		{"Nbayqh", "did not start command 1", END_VM_LOST, 0},
+		{"NbayqVh", "did not start command 1", END_VM_LOST, 0},
+		{"NbayqvAh", "did not start command 1", END_VM_LOST, 0},
+		{"Nbayqx", "killed by signal 9", END_VM_LOST, 0},
+		{"NbayqWx", "killed by signal 9", END_VM_LOST, 0},
+		{"Nbayqg", "triple fault", END_VM_LOST, 0},
+		{"NbayqX", "cannot be adopted", END_VM_LOST, 0},
+		{"NbayqT", "has no end", END_GUEST_PROTOCOL, 0},
+		{"NbayqU", "its length is wrong", END_VM_LOST, 0},
+		{"Nbayqu", "of another lane", END_VM_LOST, 0},
+		{"NbayqD", "out of its place", END_VM_LOST, 0},
+		{"Nbayqdm", "out of its place", END_VM_LOST, 1},
+		{"NbayqdWg", "triple fault", END_VM_LOST, 1},
+		{"Nbayqj", "has no end", END_GUEST_PROTOCOL, 1},
+		{"Nbayqn", "an end before the start", END_GUEST_PROTOCOL, 0},
+		{"Nbayqy", "out of turn: a runner waits", END_VM_LOST, 0},
+		{"Nbayqs", "may not come now", END_GUEST_PROTOCOL, 0},
+		{"NbayqvAm", "out of turn: an answer", END_VM_LOST, 0},
+		{"NbayqvAsy", "out of turn: a runner waits", END_VM_LOST, 1},
+		{"NbayqvAsm", "out of turn: an answer", END_VM_LOST, 1},
+		{"NbayqvAe", "an end before the start", END_GUEST_PROTOCOL, 0},
+		{"NbayqVs", "may not come now", END_GUEST_PROTOCOL, 0},
+		{"Nbayqc", "channel was closed", END_VM_LOST, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct pooled p = run(t[i].script);
+
+		if (!strstr(p.run.text, t[i].text))
+			fail_msg("script %s: '%s'", t[i].script, p.run.text);
+		assert_int_equal(p.run.why, t[i].why);
+		assert_int_equal(p.run.started, t[i].started);
+		assert_int_equal(p.run.bound, 1);
+		assert_int_equal(p.run.ended, 0);
+		assert_int_equal(p.run.gone, 1);
+	}
+}
+
+/* An end that was told stays, whatever comes behind it. */
+static void test_after_the_end(void **state)
+{
+	struct pooled p = run("NbayqJ");
+
+	(void)state;
+	assert_int_equal(p.run.ended, 1);
+	assert_string_equal(p.run.result, "6");
+}
+
+/* ---- another in its place ---------------------------------------------- */
+
+static void claim_swap(struct pooled *p)
+{
+	pooled_claim(p);
+	script_swap("brsoE");
+}
+
+static void claim_late(struct pooled *p)
+{
+	usleep(150000); /* what it says now is not read yet */
+	claim_swap(p);
+}
+
+static void claim_dead(struct pooled *p)
+{
+	assert_int_equal(kill(vm_pid(p->vm), SIGKILL), 0);
+	usleep(50000);
+	claim_swap(p);
+}
+
+static void claim_large(struct pooled *p)
+{
+	p->code_len = LARGE_BYTES;
+	claim_swap(p);
+}
+
+static void test_instead(void **state)
+{
+	static const struct {
+		const char *script;
+		void (*then)(struct pooled *p);
+	} t[] = {
+		{"Nbayh", claim_dead},	  /* dead when it is claimed */
+		{"NbayI", claim_swap},	  /* refuses the request */
+		{"NbayiI", claim_large},  /* a later piece */
+		{"Nbayix", claim_large},  /* dies before it has it all */
+		{"Nbayih", claim_large},  /* does not take it */
+		{"Nbayis", claim_large},  /* speaks instead */
+		{"Nbayiyh", claim_large}, /* rings once more */
+		{"NbayWBh", claim_late},  /* a word, unread */
+		{"NbayWyh", claim_late},  /* a second ring, unread */
+		{"NbayWmh", claim_late},  /* an answer to nothing */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct pooled p = {.then = t[i].then};
+
+		pooled_play(&p, t[i].script);
+		assert_good(&p, t[i].script);
+		assert_int_equal(p.gone, 0);
+	}
+}
+
+/* ---- sizes ------------------------------------------------------------- */
+
+static void claim_sized(struct pooled *p)
+{
+	pooled_claim(p);
+}
+
+/* A request in many pieces, to a VMM that reads when it likes; and one that
+ * does not fit, which goes by the channel. */
+static void test_large(void **state)
+{
+	static const struct {
+		size_t len;
+		const char *script;
+		unsigned by_lane;
+	} t[] = {
+		{LARGE_BYTES, "Nbayqm", 1},
+		{LARGE_BYTES, "NbayWqm", 1},
+		{1 << 20, "NbayzrsoE", 0},
+	};
+	struct pooled p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		uint64_t before = stats().lane_runs;
+
+		p = (struct pooled){.then = claim_sized, .code_len = t[i].len};
+		pooled_play(&p, t[i].script);
+		assert_good(&p, t[i].script);
+		assert_int_equal(stats().lane_runs - before, t[i].by_lane);
+	}
+	p = run("NbayqO");
+	assert_int_equal(p.run.ended, 1);
+	assert_int_equal(strspn(p.run.result, "6"), sizeof(p.run.result) - 1);
+}
+
+/* ---- cancelled --------------------------------------------------------- */
+
+static void claim_kill_open(struct pooled *p)
+{
+	p->run.kill_on_bound = 1;
+	pooled_claim(p);
+}
+
+static void claim_kill(struct pooled *p)
+{
+	pooled_claim(p);
+	assert_int_equal(vm_kill(p->vm, 1, 0), 0);
+}
+
+static struct pooled *killed;
+
+static void on_kill(struct loop_timer *t)
+{
+	(void)t;
+	assert_int_equal(vm_kill(killed->vm, 1, 0), 0);
+}
+
+/* While its pieces wait for room. */
+static void claim_kill_sending(struct pooled *p)
+{
+	static struct loop_timer t;
+
+	t = (struct loop_timer){.fn = on_kill};
+	killed = p;
+	p->code_len = LARGE_BYTES;
+	pooled_claim(p);
+	loop_timer_set(loop, &t, 10);
+}
+
+static void test_killed(void **state)
+{
+	static const struct {
+		const char *script;
+		void (*then)(struct pooled *p);
+		unsigned ended;
+		enum gp_end how;
+		const char *text;
+	} t[] = {
+		/* Adopted, killed as any other. */
+		{"NbayqvAksoE", claim_kill_open, 1, GP_END_EXITED, "destroyed"},
+		{"NbayqVm", claim_kill_open, 1, GP_END_EXITED, "destroyed"},
+		{"NbayqvAkh", claim_kill_open, 1, GP_END_CANCELLED,
+		 "destroyed"},
+		{"NbayqVh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
+		{"Nbayqh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
+		{"NbayWqvAksoE", claim_kill_sending, 1, GP_END_EXITED,
+		 "destroyed"},
+		/* Two frames: not for the lane. */
+		{"NbayzrksoE", claim_kill, 1, GP_END_EXITED, "destroyed"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct pooled p = {.then = t[i].then};
+
+		pooled_play(&p, t[i].script);
+		if (p.run.ended != t[i].ended || p.run.how != t[i].how ||
+		    !strstr(p.run.text, t[i].text))
+			fail_msg("script %s: '%s' ended %u how %d", t[i].script,
+				 p.run.text, p.run.ended, (int)p.run.how);
+	}
+}
+
+static void claim_again(struct pooled *p)
+{
+	p->run.again_on_end = 1;
+	pooled_claim(p);
+}
+
+/* A VM that answered by its lane is parked; more to do wakes it up. */
+static void test_again(void **state)
+{
+	struct pooled p = {.then = claim_again}, q = p;
+
+	(void)state;
+	pooled_play(&p, "Nbayqmzrx");
+	assert_int_equal(p.run.ended, 1);
+	assert_non_null(strstr(p.run.text, "killed by signal 9"));
+	pooled_play(&q, "NbayqmZh");
+	assert_non_null(strstr(q.run.text, "cannot go on"));
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void claim_destroy(struct pooled *p)
+{
+	pooled_claim(p);
+	vm_destroy(p->vm);
+}
+
+static void on_destroy(struct loop_timer *t)
+{
+	(void)t;
+	vm_destroy(killed->vm);
+}
+
+static void claim_destroy_later(struct pooled *p)
+{
+	static struct loop_timer t;
+
+	t = (struct loop_timer){.fn = on_destroy};
+	killed = p;
+	p->code_len = LARGE_BYTES;
+	pooled_claim(p);
+	loop_timer_set(loop, &t, 30);
+}
+
+static void test_destroyed(void **state)
+{
+	static const char *const scripts[] = {"Nbayih", "Nbayqh", "NbayqvAsh",
+					      "Nbayqdh"};
+	struct pooled p = {.then = claim_destroy};
+
+	(void)state;
+	pooled_play(&p, "Nbayh");
+	assert_int_equal(p.run.gone, 1);
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
+		struct pooled q = {.then = claim_destroy_later};
+
+		pooled_play(&q, scripts[i]);
+		assert_int_equal(q.run.gone, 1);
+		assert_int_equal(q.run.why, END_NONE);
+	}
+}
+
+static void claim_stop(struct pooled *p)
+{
+	pooled_claim(p);
+	test_loop_for(50);
+	loop_stop(loop);
+}
+
+/* link_remove ends the link with one that waits and one whose run is open. */
+static void test_link_ends(void **state)
+{
+	static struct pooled p, q;
+
+	(void)state;
+	p = (struct pooled){.then = pooled_stop};
+	q = (struct pooled){.then = claim_stop};
+	pooled_begin(&p, "Nbayh");
+	assert_int_equal(loop_run(loop), 0);
+	pooled_begin(&q, "Nbayqh");
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(p.waiting + q.waiting, 2);
+}
+
+/* ---- secrets ----------------------------------------------------------- */
+
+/* LBB-127: once the VMM has the request, no value of env is in memory; also
+ * when the request never got that far. */
+static void test_env_is_wiped(void **state)
+{
+	static const char *const scripts[] = {"Nbayqm", "NbayqvAsoE", "Nbayqx",
+					      "Nbayih", "NbayWIh"};
+	static char text[4 + 2 * SECRET_BYTES + 60000];
+	const char *env[] = {"A=x", text, NULL};
+	uint8_t masked[SECRET_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
+		size_t pad = i % 2 ? 60000 : 0;
+		struct pooled p;
+
+		memset(text, 'x', sizeof(text));
+		memcpy(text, "B=", 2);
+		for (size_t k = 0; k < SECRET_BYTES; k++) {
+			masked[k] = (uint8_t)(rand() % 26 + 'a') ^ MASK;
+			text[2 + pad + k] = (char)(masked[k] ^ MASK);
+		}
+		text[2 + pad + SECRET_BYTES] = 0;
+		assert_true(memory_count(masked) > 0);
+		run_env = env;
+		p = run(scripts[i]);
+		assert_int_equal(p.run.gone, 1);
+		run_env = NULL;
+		explicit_bzero(text, sizeof(text));
+		assert_int_equal(memory_count(masked), 0);
+	}
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, link_remove)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_good),	 TEST(test_off),
+		TEST(test_ready),	 TEST(test_lost_before),
+		TEST(test_lost_after),	 TEST(test_after_the_end),
+		TEST(test_instead),	 TEST(test_large),
+		TEST(test_killed),	 TEST(test_again),
+		TEST(test_destroyed),	 TEST(test_link_ends),
+		TEST(test_env_is_wiped),
+	};
+
+	(void)argc;
+	if (!vmm_find(argv[0]))
+		return 77;
+	return cmocka_run_group_tests_name("vm_lane", tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+/* A VM of the pool with a hostile VMM; see vm_pool_test_util.h. */
+#include "vm_pool_test_util.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const struct shape test_shape = {
+	.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
+
+static void on_waiting(void *ctx)
+{
+	struct pooled *p = ctx;
+
+	p->waiting++;
+	if (p->then)
+		p->then(p);
+}
+
+static void on_pool_gone(void *ctx, enum end_reason why, const char *text)
+{
+	struct pooled *p = ctx;
+
+	p->gone++;
+	p->why = why;
+	snprintf(p->text, sizeof(p->text), "%s", text);
+	loop_stop(loop);
+}
+
+const struct vm_pool_ops pooled_ops = {on_waiting, on_pool_gone};
+
+static void on_slice(struct loop_timer *t)
+{
+	(void)t;
+	loop_stop(loop);
+}
+
+void test_loop_for(int64_t ms)
+{
+	struct loop_timer t = {.fn = on_slice};
+
+	loop_timer_set(loop, &t, ms);
+	assert_int_equal(loop_run(loop), 0);
+	loop_timer_stop(loop, &t);
+}
+
+static void template_await(void)
+{
+	for (int i = 0; !template_is_ready(lnk, &test_shape); i++) {
+		assert_true(i < 1000);
+		test_loop_for(2);
+	}
+}
+
+void pooled_begin(struct pooled *p, const char *script)
+{
+	struct err e = {0};
+
+	entry_put(script);
+	template_await();
+	if (vm_create_pooled(&p->vm, lnk, &test_spec, &pooled_ops, p, &e))
+		fail_msg("%s", e.text);
+}
+
+void pooled_clean(void)
+{
+	for (int i = 0; !list_is_empty(&lnk->vmms); i++) {
+		assert_true(i < 1000);
+		test_loop_for(2);
+	}
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	for (size_t i = 0; i < sizeof(lnk->uid_used) / 8; i++)
+		assert_int_equal(lnk->uid_used[i], 0);
+}
+
+void pooled_play(struct pooled *p, const char *script)
+{
+	pooled_begin(p, script);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(p->gone + p->run.gone, 1);
+	pooled_clean();
+}
+
+void pooled_claim(struct pooled *p)
+{
+	static char code[1 << 20];
+	struct vm_run run = {
+		.code = memset(code, 'x', sizeof(code)),
+		.code_len = p->code_len ? p->code_len : 1,
+		.timeout_ms = 100,
+		.env = run_env,
+	};
+
+	assert_true(vm_is_current(p->vm));
+	assert_int_equal(vm_claim(p->vm, &ops, &p->run), 0);
+	p->run.vm = p->vm;
+	p->run.destroy_on_end = 1;
+	assert_int_equal(vm_run(p->vm, 1, &run), 0);
+	assert_int_equal(vm_claim(p->vm, &ops, &p->run), -ESTALE);
+}
+
+void pooled_stop(struct pooled *p)
+{
+	(void)p;
+	loop_stop(loop);
+}
+
+void script_swap(const char *script)
+{
+	int fd = memfd_create("script", MFD_CLOEXEC);
+	struct template *t;
+
+	assert_int_equal(template_get(lnk, &test_shape, &t), 0);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, script, strlen(script)), strlen(script));
+	assert_int_equal(dup3(fd, t->files.state_fd, O_CLOEXEC),
+			 t->files.state_fd);
+	close(fd);
+}

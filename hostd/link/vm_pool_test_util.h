@@ -1,0 +1,36 @@
+/* For the tests of VMs that wait: from the pool to the end, with a script. */
+#ifndef HUTCHD_VM_POOL_TEST_UTIL_H
+#define HUTCHD_VM_POOL_TEST_UTIL_H
+
+#include "template_priv.h"
+#include "vm_test_util.h"
+
+extern const struct shape test_shape; /* of test_spec */
+
+/* What came of it while it was the pool's. */
+struct pooled {
+	struct vm *vm;
+	struct seen run; /* and after it was claimed */
+	unsigned waiting, gone;
+	enum end_reason why;
+	char text[REASON_BYTES_MAX];
+	void (*then)(struct pooled *p); /* called when it waits */
+	size_t code_len;		/* of the run; 0 = 1 */
+};
+extern const struct vm_pool_ops pooled_ops;
+
+/* Run the loop for a while. */
+void test_loop_for(int64_t ms);
+/* Put the script into the cache and restore a VM for the pool. */
+void pooled_begin(struct pooled *p, const char *script);
+/* From the start to the end, whoever hears of that. */
+void pooled_play(struct pooled *p, const char *script);
+/* Nothing is left of it: no process, no uid. */
+void pooled_clean(void);
+/* Claim it for a RUN; for `then`. */
+void pooled_claim(struct pooled *p);
+void pooled_stop(struct pooled *p); /* only leaves the loop */
+/* What is restored from now on plays this. */
+void script_swap(const char *script);
+
+#endif
