@@ -12,6 +12,7 @@
 
 /* Ops of one transaction: bounds the memory held and the time to COMMIT. */
 #define STORE_GROUP_OPS_MAX    256
+#define STORE_LATER_MS	       1000
 #define STORE_LIST_RECORDS_MAX 1000
 #define STORE_OUTPUT_KEPT_MS   (7 * INT64_C(86400000))
 #define STORE_RECORDS_KEPT_MS  (30 * INT64_C(86400000))
@@ -35,6 +36,9 @@ struct store_op {
 
 /* Hand over; done() runs exactly once. */
 void store_submit(struct store *s, struct store_op *op);
+/* The same with the next op that is handed over, or after STORE_LATER_MS: for
+ * what nobody waits for and a crash may forget. */
+void store_submit_later(struct store *s, struct store_op *op);
 bool store_is_closing(const struct store *s);
 /* Run it and wait; for the start, before the loop runs. op->rc tells. */
 void store_run_now(struct store *s, struct store_op *op);

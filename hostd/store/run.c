@@ -207,15 +207,14 @@ static void update_done(struct store_op *op)
 	free(u);
 }
 
-int store_update(struct store *s, const struct sandbox_rec *sbx,
-		 const struct command_rec *cmd, bool with_output,
-		 store_rc_fn fn, void *ctx)
+static struct update_op *update_new(const struct sandbox_rec *sbx,
+				    const struct command_rec *cmd,
+				    bool with_output, store_rc_fn fn, void *ctx)
 {
 	struct update_op *u = calloc(1, sizeof(*u));
-	int rc = 0;
 
 	if (!u)
-		return -ENOMEM;
+		return NULL;
 	u->op.exec = update_exec;
 	u->op.done = update_done;
 	u->has_sbx = sbx != NULL;
@@ -225,13 +224,33 @@ int store_update(struct store *s, const struct sandbox_rec *sbx,
 	u->ctx = ctx;
 	if (sbx)
 		u->sbx = *sbx;
-	if (cmd)
-		rc = command_copy_for_store(&u->cmd, cmd, with_output);
-	if (rc) {
+	if (cmd && command_copy_for_store(&u->cmd, cmd, with_output)) {
 		free(u);
-		return rc;
+		return NULL;
 	}
+	return u;
+}
+
+int store_update(struct store *s, const struct sandbox_rec *sbx,
+		 const struct command_rec *cmd, bool with_output,
+		 store_rc_fn fn, void *ctx)
+{
+	struct update_op *u = update_new(sbx, cmd, with_output, fn, ctx);
+
+	if (!u)
+		return -ENOMEM;
 	store_submit(s, &u->op);
+	return 0;
+}
+
+int store_update_later(struct store *s, const struct sandbox_rec *sbx,
+		       const struct command_rec *cmd, store_rc_fn fn, void *ctx)
+{
+	struct update_op *u = update_new(sbx, cmd, false, fn, ctx);
+
+	if (!u)
+		return -ENOMEM;
+	store_submit_later(s, &u->op);
 	return 0;
 }
 

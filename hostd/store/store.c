@@ -8,6 +8,10 @@
  * is rolled back alone; when the transaction itself is lost (disk full, I/O
  * error), every op of the group is told so and nothing of it is there.  Ops
  * run and finish in the order they were submitted.
+ *
+ * What may come later waits on the loop's side for company: it goes before the
+ * next op that is submitted, and so costs no commit of its own while there is
+ * work, or alone after STORE_LATER_MS.
  */
 #include "store.h"
 #include "../clock.h"
@@ -38,6 +42,8 @@ struct store {
 	struct list queue, done;
 	bool is_ending, is_call_posted;
 	struct done_call *call; /* owned unless posted */
+	struct list later;	/* the loop's thread's own, as is its timer */
+	struct loop_timer later_timer;
 	_Atomic uint64_t n_commits;
 };
 
@@ -168,13 +174,35 @@ static void on_done(void *arg)
 	finish_ops(s);
 }
 
+static void later_flush(struct store *s)
+{
+	loop_timer_stop(s->loop, &s->later_timer);
+	pthread_mutex_lock(&s->lock);
+	move_all(&s->queue, &s->later, SIZE_MAX);
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void on_later(struct loop_timer *t)
+{
+	later_flush(container_of(t, struct store, later_timer));
+}
+
 void store_submit(struct store *s, struct store_op *op)
 {
 	op->store = s;
-	pthread_mutex_lock(&s->lock);
-	list_append(&s->queue, &op->node);
-	pthread_cond_signal(&s->more);
-	pthread_mutex_unlock(&s->lock);
+	list_append(&s->later, &op->node);
+	later_flush(s);
+}
+
+void store_submit_later(struct store *s, struct store_op *op)
+{
+	op->store = s;
+	list_append(&s->later, &op->node);
+	if (s->is_ending ||
+	    (!s->later_timer.heap_idx &&
+	     loop_timer_set(s->loop, &s->later_timer, STORE_LATER_MS)))
+		later_flush(s);
 }
 
 bool store_is_closing(const struct store *s)
@@ -269,6 +297,8 @@ int store_open(struct store **ret, struct loop *loop, const char *dir,
 	pthread_cond_init(&s->ran, NULL);
 	list_init(&s->queue);
 	list_init(&s->done);
+	list_init(&s->later);
+	s->later_timer.fn = on_later;
 	s->loop = loop;
 	s->call = call;
 	call->store = s;
@@ -309,6 +339,7 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	list_init(&group);
+	later_flush(s);
 	if (s->has_thread) {
 		pthread_mutex_lock(&s->lock);
 		s->is_ending = true;

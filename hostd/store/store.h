@@ -79,6 +79,11 @@ int store_run_begin(struct store *s, const struct store_begin *b,
 int store_update(struct store *s, const struct sandbox_rec *sbx,
 		 const struct command_rec *cmd, bool with_output,
 		 store_rc_fn fn, void *ctx);
+/* The same, not before there is something else to write, or for a second: for
+ * what a restart finds out by itself. */
+int store_update_later(struct store *s, const struct sandbox_rec *sbx,
+		       const struct command_rec *cmd, store_rc_fn fn,
+		       void *ctx);
 /*
  * What an op may fail with, beside -ENOMEM: -ENOSPC and -EIO (nothing of it is
  * there, later ones may work), -EPERM (a final status is not changed),

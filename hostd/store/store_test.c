@@ -416,6 +416,33 @@ static void close_answers_everything(void **state)
 	fixture_open(&f);
 }
 
+/* What may come later goes with the next op, before it; and not lost when the
+ * store closes first. */
+static void later_is_with_the_next(void **state)
+{
+	struct sandbox_rec s = sandbox_of(200);
+	uint64_t before = store_commits(f.store);
+	struct answer a;
+
+	(void)state;
+	answer_init(&a, &f);
+	assert_int_equal(store_update_later(f.store, &s, NULL, on_rc, &a), 0);
+	s = sandbox_of(201);
+	assert_int_equal(store_update_later(f.store, &s, NULL, on_rc, &a), 0);
+	assert_int_equal(a.n, 0);
+	s = sandbox_of(202);
+	assert_int_equal(store_update(f.store, &s, NULL, false, on_rc, &a), 0);
+	answer_wait(&a, 3);
+	assert_int_equal(store_commits(f.store), before + 1);
+	s = sandbox_of(203);
+	assert_int_equal(store_update_later(f.store, &s, NULL, on_rc, &a), 0);
+	fixture_close(&f);
+	assert_int_equal(a.n, 4);
+	assert_int_equal(a.rc, 0);
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM sandbox"), 4);
+	fixture_open(&f);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -425,6 +452,7 @@ int main(void)
 		TEST(lists_page_newest_first),	TEST(commits_are_grouped),
 		TEST(a_bad_op_fails_alone),	TEST(keys_live_in_environments),
 		TEST(restart_settles_what_ran), TEST(close_answers_everything),
+		TEST(later_is_with_the_next),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
