@@ -123,6 +123,7 @@ void engine_destroy(struct engine *e)
 		r->has_vm = false;
 		loop_timer_stop(e->loop, &r->expiry);
 		loop_timer_stop(e->loop, &r->retry);
+		loop_timer_stop(e->loop, &r->note);
 	}
 	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
 	waiters_refuse_all(e, &err);

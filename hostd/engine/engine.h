@@ -7,9 +7,11 @@
  * text, carried byte for byte.
  *
  * Life of a one-call run: admit -> store_run_begin (key, sandbox `starting`,
- * command `queued`, durable) -> vm_create + vm_run -> bound: sandbox
+ * command `queued`, durable) -> vm_create + vm_run -> bound, started: sandbox
  * `running`, command `running` -> ended -> store_update with output, durable
  * -> waiters answered -> vm_destroy, sandbox `destroying` -> gone: `destroyed`.
+ * A run that starts and ends in one go is two commits, begin and end, and
+ * `destroyed` goes with the next.
  */
 #ifndef HUTCHD_ENGINE_H
 #define HUTCHD_ENGINE_H

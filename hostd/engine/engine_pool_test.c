@@ -180,6 +180,42 @@ static void a_run_takes_the_vm_and_its_name(void **state)
 	call_finish(&c);
 }
 
+/* Told to be started and ended in one go, as an express lane does it; and the
+ * end of its sandbox goes with the begin of the next. */
+static void a_short_run_is_two_commits(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	fill_two();
+	before = store_commits(env.f.store);
+	for (int i = 0; i < 2; i++) {
+		struct call c;
+		char key[2] = {(char)('a' + i), 0};
+
+		call_run(&c, key, NULL, 30000);
+		while (!fake.vms[i].n_runs)
+			env_loop_for(1);
+		assert_int_equal(store_commits(env.f.store), before + 1);
+		fake_bound(i);
+		fake_output(i, 0, "printed\n");
+		fake_end(i, GP_END_EXITED, 0, "6");
+		call_wait(&c);
+		while (!fake.vms[i].is_gone)
+			env_loop_for(1);
+		before += 2;
+		assert_int_equal(store_commits(env.f.store), before);
+		assert_int_equal(c.cmd.status, CMD_SUCCEEDED);
+		assert_true(c.cmd.started_ms >= c.cmd.created_ms);
+		call_finish(&c);
+	}
+	assert_false(list_is_empty(&env.e->runs));
+	pass(1000); /* nobody comes: alone */
+	while (!list_is_empty(&env.e->runs))
+		env_loop_for(1);
+	assert_int_equal(store_commits(env.f.store), before + 1);
+}
+
 static void other_limits_are_a_miss_and_then_demand(void **state)
 {
 	struct run_spec spec = sum_spec("k", 0);
@@ -435,6 +471,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_run_takes_the_vm_and_its_name),
+		TEST(a_short_run_is_two_commits),
 		TEST(other_limits_are_a_miss_and_then_demand),
 		TEST(one_known_key_costs_no_vm),
 		TEST(a_run_outlives_its_vm),

@@ -84,6 +84,7 @@ struct run {
 	struct err refusal; /* of admission, before the lookup */
 	struct list waiters;
 	struct loop_timer expiry, retry;
+	struct loop_timer note; /* its start is to be written */
 	int64_t retry_ms;
 	struct run_times times;
 	uint64_t n_writes;  /* store_update calls so far */

@@ -292,7 +292,7 @@ static void on_stop(struct loop_timer *t)
 	loop_stop(env.f.loop);
 }
 
-static void loop_for(int64_t ms)
+void env_loop_for(int64_t ms)
 {
 	struct loop_timer t = {.fn = on_stop};
 
@@ -310,7 +310,7 @@ void env_settle(void)
 		answer_init(&a, &env.f);
 		store_sandbox_get(env.f.store, "x", "x", "x", on_sandbox, &a);
 		answer_wait(&a, 1);
-		loop_for(1);
+		env_loop_for(1);
 	}
 }
 

@@ -65,6 +65,7 @@ void env_stop(void);  /* as main does: engine, VMs, store */
 void env_finish(void);
 /* Let the loop run until nothing more happens for a moment. */
 void env_settle(void);
+void env_loop_for(int64_t ms); /* without a store operation of ours */
 
 /* One pending call and what it was answered. */
 struct call {

@@ -126,7 +126,7 @@ static void on_written(void *ctx, int rc)
 	engine_op_end(e);
 }
 
-void run_write(struct run *r)
+static void write_state(struct run *r, bool is_urgent)
 {
 	struct write *w = calloc(1, sizeof(*w));
 	bool has_end = command_status_is_final(r->cmd.status);
@@ -134,6 +134,7 @@ void run_write(struct run *r)
 	struct command_rec cmd = r->cmd;
 	int rc = w ? 0 : -ENOMEM;
 
+	loop_timer_stop(r->e->loop, &r->note);
 	r->n_writes++;
 	if (has_end) {
 		/* Sizes go into the record; bytes only once. */
@@ -146,8 +147,12 @@ void run_write(struct run *r)
 		w->has_end = has_end;
 		w->sbx = r->sbx;
 		w->cmd = r->cmd;
-		rc = store_update(r->e->store, &r->sbx, &cmd, with_output,
-				  on_written, w);
+		if (is_urgent || with_output)
+			rc = store_update(r->e->store, &r->sbx, &cmd,
+					  with_output, on_written, w);
+		else
+			rc = store_update_later(r->e->store, &r->sbx, &cmd,
+						on_written, w);
 	}
 	if (rc) {
 		free(w);
@@ -158,9 +163,19 @@ void run_write(struct run *r)
 	engine_op_begin(r->e);
 }
 
+void run_write(struct run *r)
+{
+	write_state(r, true);
+}
+
 static void on_retry(struct loop_timer *t)
 {
 	run_write(container_of(t, struct run, retry));
+}
+
+static void on_note(struct loop_timer *t)
+{
+	run_write(container_of(t, struct run, note));
 }
 
 /* ---- ending
@@ -337,18 +352,26 @@ static void on_bound(void *ctx)
 	command_set(&r->cmd, CMD_EV_START, END_NONE, NULL, now);
 	r->times.bound = clock_mono_us();
 	r->times.ready = vm_ready_us(r->vm);
-	run_write(r);
 	pool_kick(r->e);
 }
 
+/*
+ * Written when what came along with it is known: a short run says its start
+ * and its end in one go, and they are one write.
+ */
 static void on_started(void *ctx, uint64_t cmd)
 {
 	struct run *r = ctx;
 
-	/* The process exists: a better time than that of the identity. */
-	if (cmd == ENGINE_CMD && r->cmd.status == CMD_RUNNING)
+	if (cmd != ENGINE_CMD || r->cmd.status != CMD_RUNNING)
+		return;
+	/* The process exists: a better time than that of the identity.  A
+	 * claimed VM had its identity before, and began when it was given. */
+	if (!r->times.was_claimed)
 		r->cmd.started_ms =
 			record_time(clock_wall_ms(), r->cmd.started_ms);
+	if (loop_timer_set(r->e->loop, &r->note, 0))
+		run_write(r);
 }
 
 static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,
@@ -398,7 +421,8 @@ static void on_gone(void *ctx, enum end_reason why, const char *text)
 	} else if (r->sbx.status == SBX_DESTROYING) {
 		sandbox_set(&r->sbx, SBX_EV_GONE, END_NONE, NULL,
 			    clock_wall_ms());
-		run_write(r);
+		/* A restart would find it out: store_recover. */
+		write_state(r, false);
 	} else if (r->sbx.status == SBX_STARTING &&
 		   (why == END_PREPARE_FAILED || why == END_NOT_STARTED)) {
 		cannot_start(r, why, text);
@@ -444,6 +468,7 @@ void run_start_vm(struct run *r)
 
 	r->expiry.fn = on_expiry;
 	r->retry.fn = on_retry;
+	r->note.fn = on_note;
 	loop_timer_set(r->e->loop, &r->expiry,
 		       (int64_t)r->sbx.expires_in_seconds * 1000);
 	r->times.was_claimed = pool_claim(r, &vm_ops);

@@ -129,6 +129,7 @@ static void run_free(struct run *r)
 	pool_release(r, false);
 	loop_timer_stop(r->e->loop, &r->expiry);
 	loop_timer_stop(r->e->loop, &r->retry);
+	loop_timer_stop(r->e->loop, &r->note);
 	list_remove(&r->node);
 	secrets_finish(&r->secrets);
 	output_finish(&r->out[0]);
