@@ -7,7 +7,7 @@ GUEST := build/guest
 GUEST_CBOR := build/images/libcbor
 
 GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
-	cgroup.c nest.c dying.c spawn.c world.c link.c command.c pipes.c exec.c report.c \
+	ended.c cgroup.c nest.c dying.c spawn.c world.c link.c command.c pipes.c exec.c report.c \
 	runner.c runner_files.c prepare.c bind.c session.c)
 GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
 	$(addprefix api/base/,fd.c bytes.c frame.c)

@@ -1,5 +1,6 @@
 /* Frames about commands; see report.h. */
 #include "report.h"
+#include "ended.h"
 #include "guest.h"
 #include "port.h"
 #include <signal.h>
@@ -81,16 +82,10 @@ void report_output_later(struct command *c)
 
 /* ---- the end ----------------------------------------------------------- */
 
-struct end {
-	enum gp_end how;
-	int code, signal;
-	const struct bytes *result;
-	const char *error;
-};
-
-static struct end end_of(const struct command *c, const struct slot_use *u)
+static struct ended end_of(const struct command *c, const struct slot_use *u)
 {
-	struct end e = {.error = c->error[0] ? c->error : NULL};
+	struct ended e = {.error = c->error[0] ? c->error : NULL,
+			  .stream_bytes = {c->out[0].total, c->out[1].total}};
 
 	if (c->has_exited && WIFEXITED(c->status))
 		e.code = WEXITSTATUS(c->status);
@@ -106,40 +101,23 @@ static struct end end_of(const struct command *c, const struct slot_use *u)
 		e.how = c->answer.how;
 		e.code = c->answer.code;
 		if (e.how == GP_END_EXITED && c->answer.text.len)
-			e.result = &c->answer.text;
+			e.result = (struct span){c->answer.text.data,
+						 c->answer.text.len};
 	} else {
 		e.how = GP_END_EXITED;
 	}
+	if (e.how != GP_END_NOT_STARTED) {
+		e.user_us = u->user_us;
+		e.sys_us = u->sys_us;
+		e.rss_bytes = u->rss_bytes;
+	}
 	return e;
-}
-
-static int ended_encode(struct command *c, const struct end *e,
-			const struct slot_use *u)
-{
-	struct writer w = {.out = &c->ended};
-	bool has_started = e->how != GP_END_NOT_STARTED;
-
-	wire_put_map(&w, 8 + (e->result != NULL) + (e->error != NULL));
-	wire_put_uint(&w, GP_ENDED_HOW, e->how);
-	wire_put_uint(&w, GP_ENDED_CODE, (uint64_t)e->code);
-	wire_put_uint(&w, GP_ENDED_SIGNAL, (uint64_t)e->signal);
-	if (e->result)
-		wire_put_bytes(&w, GP_ENDED_RESULT, e->result->data,
-			       e->result->len);
-	if (e->error)
-		wire_put_text(&w, GP_ENDED_ERROR, e->error);
-	wire_put_uint(&w, GP_ENDED_STDOUT_BYTES, c->out[0].total);
-	wire_put_uint(&w, GP_ENDED_STDERR_BYTES, c->out[1].total);
-	wire_put_uint(&w, GP_ENDED_USER_US, has_started ? u->user_us : 0);
-	wire_put_uint(&w, GP_ENDED_SYS_US, has_started ? u->sys_us : 0);
-	wire_put_uint(&w, GP_ENDED_RSS_BYTES, has_started ? u->rss_bytes : 0);
-	return w.rc;
 }
 
 void report_ended(struct command *c)
 {
 	struct slot_use u = {0};
-	struct end e;
+	struct ended e;
 
 	if (!c->number)
 		return;
@@ -151,17 +129,15 @@ void report_ended(struct command *c)
 			u.oom_kills = slot_oom_kills(s) - s->oom_kills;
 	}
 	e = end_of(c, &u);
-	if (ended_encode(c, &e, &u)) {
-		struct end bare = {.how = e.how == GP_END_EXITED && e.result
-						  ? GP_END_RESULT_TOO_LARGE
-						  : e.how,
-				   .code = e.code,
-				   .signal = e.signal};
-
+	if (ended_put(&c->ended, &e)) {
 		/* No memory for the result: the first bytes, which fit (see
 		 * command_new), tell the end all the same. */
+		if (e.how == GP_END_EXITED && e.result.data)
+			e.how = GP_END_RESULT_TOO_LARGE;
+		e.result = (struct span){0};
+		e.error = NULL;
 		c->ended.len = 0;
-		ended_encode(c, &bare, &u);
+		ended_put(&c->ended, &e);
 	}
 	output_send(c, true);
 	link_send(&c->g->link, GP_ENDED, c->number, &c->ended);

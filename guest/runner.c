@@ -3,7 +3,6 @@
 #include "exec.h"
 #include "fd.h"
 #include "guest.h"
-#include "json.h"
 #include "payload.h"
 #include "pipes.h"
 #include "port.h"
@@ -18,44 +17,36 @@
 
 /* ---- from the runner --------------------------------------------------- */
 
-static void answer_set(struct command *c, enum gp_end how, int code,
-		       const void *text, size_t len)
+static void answer_set(struct command *c, const struct verdict *v)
 {
 	if (c->answer.is_set)
 		return;
 	c->answer.is_set = true;
-	c->answer.how = how;
-	c->answer.code = code;
-	if (how == GP_END_EXITED)
-		bytes_append(&c->answer.text, text, len);
+	c->answer.how = v->how;
+	c->answer.code = v->code;
+	if (v->how == GP_END_EXITED)
+		bytes_append(&c->answer.text, v->text.data, v->text.len);
 	else
 		snprintf(c->error, sizeof(c->error), "%.*s",
-			 (int)(len < sizeof(c->error) ? len
-						      : sizeof(c->error) - 1),
-			 (const char *)text);
+			 (int)(v->text.len < sizeof(c->error)
+				       ? v->text.len
+				       : sizeof(c->error) - 1),
+			 (const char *)v->text.data);
 }
 
 void runner_result(struct command *c, const void *text, size_t len)
 {
-	char why[96];
+	struct verdict v;
 
-	if (len > GP_RESULT_BYTES_MAX) {
-		snprintf(why, sizeof(why),
-			 "the result is more than %u bytes of JSON",
-			 GP_RESULT_BYTES_MAX);
-		answer_set(c, GP_END_RESULT_TOO_LARGE, 1, why, strlen(why));
-	} else if (!json_is_valid(text, len)) {
-		snprintf(why, sizeof(why), "the result is not JSON");
-		answer_set(c, GP_END_RESULT_NOT_JSON, 1, why, strlen(why));
-	} else {
-		answer_set(c, GP_END_EXITED, 0, text, len);
-	}
+	ended_judge(RUNNER_RESULT, 0, text, len, &v);
+	answer_set(c, &v);
 }
 
 static void message_handle(struct command *c, const struct runner_message *m,
 			   const uint8_t *text)
 {
 	char progress[GP_TEXT_BYTES_MAX];
+	struct verdict v;
 
 	switch ((enum runner_message_kind)m->kind) {
 	case RUNNER_PROGRESS:
@@ -70,16 +61,11 @@ static void message_handle(struct command *c, const struct runner_message *m,
 			command_event(c, EV_WARM);
 		break;
 	case RUNNER_RESULT:
-		runner_result(c, text, m->len);
-		break;
 	case RUNNER_FAILED:
-		answer_set(c, GP_END_EXITED, (int)(m->code & 0xff), NULL, 0);
-		break;
 	case RUNNER_NOT_JSON:
-		answer_set(c, GP_END_RESULT_NOT_JSON, 1, text, m->len);
-		break;
 	case RUNNER_TOO_LARGE:
-		answer_set(c, GP_END_RESULT_TOO_LARGE, 1, text, m->len);
+		if (ended_judge(m->kind, m->code, text, m->len, &v))
+			answer_set(c, &v);
 		break;
 	}
 }

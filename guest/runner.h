@@ -18,6 +18,7 @@
 #define HUTCH_GUEST_RUNNER_H
 
 #include "command.h"
+#include "ended.h"
 
 #define RUNNER_REQUEST_RUN 1u
 
@@ -26,15 +27,6 @@ struct runner_request {
 	uint32_t code_len, input_len, config_len;
 	uint32_t env_len; /* "NAME=value" strings, each NUL terminated */
 	uint32_t reserved;
-};
-
-enum runner_message_kind {
-	RUNNER_PROGRESS = 1, /* text: what is being prepared */
-	RUNNER_WAITING = 2,
-	RUNNER_RESULT = 3,    /* JSON text; code = exit code, 0 */
-	RUNNER_FAILED = 4,    /* code = exit code; details are on stderr */
-	RUNNER_NOT_JSON = 5,  /* text says why */
-	RUNNER_TOO_LARGE = 6, /* text says how large */
 };
 
 struct runner_message {
