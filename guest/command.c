@@ -7,6 +7,7 @@
 #include "port.h"
 #include "report.h"
 #include "runner.h"
+#include "runner_lane.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,8 +20,8 @@
 const char *cmd_state_name(enum cmd_state s)
 {
 	static const char *const names[] = {
-		"queued",   "starting", "warm",	 "running",
-		"stopping", "draining", "ended",
+		"queued",  "starting", "warm",	   "armed",
+		"running", "stopping", "draining", "ended",
 	};
 	static_assert(ARRAY_LEN(names) == CMD_STATES_N, "a name each");
 
@@ -158,6 +159,23 @@ static void drain(struct command *c)
 	timer_set_in(&c->g->loop, &c->holders, PIPE_HOLDERS_MS);
 }
 
+static void run_armed(struct command *c)
+{
+	pipes_watch(c);
+	say_started(c);
+}
+
+/* Its end may have come before: it is told now. */
+static void adopt(struct command *c)
+{
+	pipes_watch(c);
+	say_started(c);
+	if (c->answer.is_set)
+		command_event(c, EV_ANSWER);
+	else if (c->has_exited)
+		command_event(c, EV_EXIT);
+}
+
 static void cancel_queued(struct command *c)
 {
 	c->stop_how = GP_END_CANCELLED;
@@ -185,6 +203,15 @@ static const struct rule rules[] = {
 	{CMD_WARM, EV_RUN, CMD_RUNNING, say_started},
 	{CMD_WARM, EV_EXIT, CMD_DRAINING, drain},
 	{CMD_WARM, EV_KILL, CMD_STOPPING, stop_killed},
+
+	{CMD_WARM, EV_ARM, CMD_ARMED, runner_lane_arm},
+	{CMD_ARMED, EV_WARM, CMD_WARM, runner_lane_disarm},
+	{CMD_ARMED, EV_RUN, CMD_RUNNING, run_armed},
+	{CMD_ARMED, EV_ADOPT, CMD_RUNNING, adopt},
+	{CMD_WARM, EV_ADOPT, CMD_RUNNING, adopt},
+	{CMD_ARMED, EV_EXIT, CMD_ARMED, runner_lane_exit},
+	{CMD_ARMED, EV_SERVED, CMD_ENDED, finish},
+	{CMD_ARMED, EV_KILL, CMD_STOPPING, stop_killed},
 
 	{CMD_RUNNING, EV_ANSWER, CMD_ENDED, finish},
 	{CMD_RUNNING, EV_EXIT, CMD_DRAINING, drain},

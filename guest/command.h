@@ -5,6 +5,8 @@
  *   QUEUED    asked for; the nest is busy, or no runner waits
  *   STARTING  the nest makes its process
  *   WARM      a runner waits: its process, pipes and group are ready
+ *   ARMED     a waiting runner whose run comes by the express lane: it may run
+ *             user code, or be dead, before ADOPT makes it a command
  *   RUNNING   user code runs
  *   STOPPING  its tree was told to end (time-out, KILL)
  *   DRAINING  its process ended; someone may still hold its pipes
@@ -28,6 +30,7 @@ enum cmd_state {
 	CMD_QUEUED,
 	CMD_STARTING,
 	CMD_WARM,
+	CMD_ARMED,
 	CMD_RUNNING,
 	CMD_STOPPING,
 	CMD_DRAINING,
@@ -42,6 +45,9 @@ enum cmd_event {
 	EV_WARM,    /* the runner waits */
 	EV_MOVED,   /* it is in its own control group */
 	EV_RUN,	    /* the waiting runner got a request */
+	EV_ARM,	    /* it is told to wait on its lane */
+	EV_ADOPT,   /* the run that came by its lane is a command now */
+	EV_SERVED,  /* that run was answered by the lane, or never was */
 	EV_ANSWER,  /* the runner told how run() ended */
 	EV_EXIT,    /* the process ended */
 	EV_KILL,    /* the host said KILL */
@@ -76,6 +82,7 @@ struct command {
 	bool is_over;	 /* freed at the end of the turn */
 	int slot;	 /* -1 = none */
 	bool is_in_prep; /* lives in /prep, not (yet) in its slot */
+	bool was_armed;	 /* WARM: by its own word, after ARMED */
 	pid_t pid;	 /* as the nest sees it */
 
 	struct stream out[2];

@@ -6,6 +6,7 @@
 
 #include "cgroup.h"
 #include "command.h"
+#include "lane_page.h"
 #include "link.h"
 #include "loop.h"
 #include "nest.h"
@@ -39,9 +40,10 @@ struct guest {
 	struct nest nest;
 	struct commands commands;
 	struct prepare prepare;
-	struct timer refill; /* a new waiting runner, when idle */
-	int null_fd;	     /* /dev/null, both ways */
-	uint64_t user_room;  /* bytes of RAM that user code can have */
+	struct lane_page lane; /* of the waiting runner */
+	struct timer refill;   /* a new waiting runner, when idle */
+	int null_fd;	       /* /dev/null, both ways */
+	uint64_t user_room;    /* bytes of RAM that user code can have */
 };
 
 #endif

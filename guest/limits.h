@@ -64,6 +64,10 @@
 
 /* Where a waiting runner finds its channel. */
 #define RUNNER_FD 15
+/* And with an express lane: its page, and the read ends of its own standard
+ * output and error. */
+#define LANE_PAGE_FD	14
+#define LANE_STREAMS_FD 12 /* and 13 */
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define NS_PER_MS    1000000ull

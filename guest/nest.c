@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FDS_PER_START 4
+#define FDS_PER_START 7
 /* Received descriptors move up here, out of the way of 0, 1, 2, RUNNER_FD. */
 #define FD_FLOOR     (RUNNER_FD + 1)
 #define CHILDREN_MAX 128
@@ -187,6 +187,11 @@ static int fd_lift(int *fd)
 	return 0;
 }
 
+static size_t fds_of(const struct nest_ask *a)
+{
+	return a->has_lane ? 7 : a->has_channel ? 4 : 3;
+}
+
 static int spawn_ask(struct inside *in, const struct nest_ask *a, int *fds,
 		     struct spawn *s, pid_t *ret_pid)
 {
@@ -195,7 +200,7 @@ static int spawn_ask(struct inside *in, const struct nest_ask *a, int *fds,
 	s->cwd = strings_take(in, a, &argv, &env);
 	s->argv = argv;
 	s->env = env;
-	for (int i = 0; i < 3 + (a->has_channel != 0); i++) {
+	for (size_t i = 0; i < fds_of(a); i++) {
 		int rc = fd_lift(&fds[i]);
 
 		if (rc) {
@@ -208,6 +213,12 @@ static int spawn_ask(struct inside *in, const struct nest_ask *a, int *fds,
 	s->out = fds[1];
 	s->err = fds[2];
 	s->channel = a->has_channel ? fds[3] : -1;
+	s->has_lane = a->has_lane;
+	if (a->has_lane) {
+		s->lane_page = fds[4];
+		s->lane_streams[0] = fds[5];
+		s->lane_streams[1] = fds[6];
+	}
 	s->cgroup_dir = a->in_prep ? in->cg->prep : in->cg->slots[a->slot].dir;
 	s->uid = USER_ID;
 	if (in->n_children == CHILDREN_MAX) {
@@ -225,8 +236,7 @@ static void on_start(struct inside *in, const struct nest_ask *a, int *fds,
 	struct spawn s = {.error = EINVAL, .what = "descriptors"};
 	pid_t pid = 0;
 
-	if (n_fds == 3 + (size_t)(a->has_channel != 0) &&
-	    !spawn_ask(in, a, fds, &s, &pid)) {
+	if (n_fds == fds_of(a) && !spawn_ask(in, a, fds, &s, &pid)) {
 		in->children[in->n_children++] =
 			(struct child){.pid = pid, .tag = a->tag};
 		t.type = NEST_STARTED;

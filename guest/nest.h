@@ -31,15 +31,16 @@
 
 enum nest_ask_type { NEST_START = 1, NEST_MOVE, NEST_PROBE };
 
-/* START carries descriptors: stdin, stdout, stderr and, with has_channel, a
- * runner's channel. */
+/* START carries descriptors: stdin, stdout, stderr; with has_channel, a
+ * runner's channel; with has_lane after that, its lane's page and streams
+ * (spawn.h). */
 struct nest_ask {
 	uint32_t type;
 	uint32_t slot;	  /* START, MOVE: the control group's number */
 	uint64_t tag;	  /* comes back in nest_tell; PROBE: whose */
 	int32_t pid;	  /* MOVE: the process, as the nest sees it */
 	uint32_t in_prep; /* START: /prep in place of a slot */
-	uint32_t has_channel;
+	uint32_t has_channel, has_lane;
 	uint32_t n_argv, n_env;
 };
 

@@ -7,8 +7,8 @@ GUEST := build/guest
 GUEST_CBOR := build/images/libcbor
 
 GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
-	ended.c cgroup.c nest.c dying.c spawn.c world.c link.c command.c pipes.c exec.c report.c \
-	runner.c runner_files.c prepare.c bind.c session.c)
+	ended.c cgroup.c nest.c dying.c spawn.c lane_page.c world.c link.c command.c pipes.c exec.c report.c \
+	runner.c runner_files.c runner_lane.c prepare.c bind.c session.c)
 GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
 	$(addprefix api/base/,fd.c bytes.c frame.c)
 GUEST_RUNNERS := $(addprefix guest/runner/,python.py node.js shell.sh)
@@ -39,14 +39,37 @@ $(GUEST)/hutch-init: $(GUEST_OBJS)
 	@echo "  LD      $@"
 	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^ $(GUEST_CBOR)/lib/libcbor.a
 
+# What a runner loads to use its express lane: only lane_call.h's functions are
+# seen from outside.  It takes the few archive members that it needs.
+GUEST_LANE_SRCS := guest/runner/lane.c \
+	$(addprefix guest/,wire.c payload.c stream.c json.c ended.c) \
+	$(addprefix api/base/,fd.c bytes.c frame.c)
+GUEST_LANE_OBJS := $(GUEST_LANE_SRCS:%.c=$(GUEST)/pic/%.o)
+DEPS += $(GUEST_LANE_OBJS:.o=.d)
+
+$(GUEST)/pic/%.o: %.c guest/part.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $< (lane.so)"
+	$(Q)$(GUEST_CC) $(filter-out -fno-pie,$(GUEST_CFLAGS)) -fPIC \
+		-fvisibility=hidden -MMD -MP -c -o $@ $<
+
+$(GUEST_LANE_OBJS): | $(GUEST_CBOR)/lib/libcbor.a
+
+$(GUEST)/lane.so: $(GUEST_LANE_OBJS)
+	@echo "  LD      $@"
+	$(Q)$(GUEST_CC) -shared -Wl,--gc-sections,--exclude-libs,ALL \
+		-Wl,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs -o $@ $^ \
+		$(GUEST_CBOR)/lib/libcbor.a
+
 # One fixed UUID and time: the same inputs give the same bytes.
 GUEST_UUID := 6d1c3a52-7f0e-4b7a-9d55-68757463681a
 GUEST_EPOCH := 1704067200
 
-$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST_RUNNERS) guest/mkinit
+$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST)/lane.so $(GUEST_RUNNERS) \
+		guest/mkinit
 	@echo "  EROFS   $@"
-	$(Q)guest/mkinit $(GUEST)/hutch-init guest/runner $@ $(GUEST_UUID) \
-		$(GUEST_EPOCH)
+	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST)/lane.so guest/runner $@ \
+		$(GUEST_UUID) $(GUEST_EPOCH)
 
 guest: $(GUEST)/init.erofs
 

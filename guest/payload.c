@@ -49,6 +49,12 @@ static const struct wire_rule kill_rules[] = {
 	{GP_KILL_GRACE_MS, WIRE_UINT, false, "grace_ms"},
 };
 
+static const struct wire_rule adopt[] = {
+	{GP_RUN_TIMEOUT_MS, WIRE_UINT, false, "timeout_ms"},
+	{GP_RUN_HEAD_MAX, WIRE_UINT, false, "head_max"},
+	{GP_RUN_TAIL_MAX, WIRE_UINT, false, "tail_max"},
+};
+
 static const struct payload {
 	uint16_t type;
 	const char *name;
@@ -61,6 +67,8 @@ static const struct payload {
 	{GP_RUN, "RUN", run, ARRAY_LEN(run)},
 	{GP_EXEC, "EXEC", exec, ARRAY_LEN(exec)},
 	{GP_KILL, "KILL", kill_rules, ARRAY_LEN(kill_rules)},
+	{GP_ARM, "ARM", NULL, 0},
+	{GP_ADOPT, "ADOPT", adopt, ARRAY_LEN(adopt)},
 	{GP_ACK, "ACK", NULL, 0},
 	{GP_PING, "PING", NULL, 0},
 	{GP_POWEROFF, "POWEROFF", NULL, 0},

@@ -89,6 +89,21 @@ static void on_stderr(struct watch *w, uint32_t events)
 	stream_event(container_of(w, struct command, watch[1]), 1);
 }
 
+void pipes_unwatch(struct command *c)
+{
+	timer_clear(&c->pause);
+	timer_clear(&c->flush);
+	for (int i = 0; i < 2; i++)
+		loop_unwatch(&c->g->loop, &c->watch[i]);
+}
+
+void pipes_watch(struct command *c)
+{
+	for (int i = 0; i < 2; i++)
+		if (c->out[i].fd >= 0)
+			loop_watch_once(&c->g->loop, &c->watch[i], EPOLLIN);
+}
+
 void pipes_close(struct command *c)
 {
 	for (int i = 0; i < 2; i++) {

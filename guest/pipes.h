@@ -18,6 +18,9 @@ int pipes_open(struct command *c, int ret_fds[2]);
 void pipes_limits(struct command *c, const struct wire_map *m);
 /* Read one; true when bytes came. */
 bool pipes_visit(struct command *c, int i);
+/* Leave both alone, as they are; and see to them again. */
+void pipes_unwatch(struct command *c);
+void pipes_watch(struct command *c);
 void pipes_close(struct command *c);
 
 #endif

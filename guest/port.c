@@ -1,5 +1,6 @@
 /* Port writes to the monitor; see port.h. */
 #include "port.h"
+#include "lane.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,12 +10,14 @@
 #include <unistd.h>
 
 #define LOG_LINE_BYTES_MAX 512
+#define PORT_BYTES	   4 /* of one OUT */
 
 static bool is_open;
 
 int port_open(void)
 {
-	if (ioperm(HUTCH_PORT_POWER, 8, 1) || ioperm(HUTCH_PORT_LOG, 1, 1))
+	if (ioperm(HUTCH_PORT_POWER, 8, 1) || ioperm(HUTCH_PORT_LOG, 1, 1) ||
+	    ioperm(HUTCH_PORT_LANE_PAGE, PORT_BYTES, 1))
 		return -errno;
 	is_open = true;
 	return 0;
@@ -25,7 +28,8 @@ void port_close(void)
 	if (!is_open)
 		return;
 	is_open = false;
-	if (ioperm(HUTCH_PORT_POWER, 8, 0) || ioperm(HUTCH_PORT_LOG, 1, 0))
+	if (ioperm(HUTCH_PORT_POWER, 8, 0) || ioperm(HUTCH_PORT_LOG, 1, 0) ||
+	    ioperm(HUTCH_PORT_LANE_PAGE, PORT_BYTES, 0))
 		_exit(1); /* never go on with ports that must be gone */
 }
 
@@ -33,6 +37,12 @@ void port_mark(uint32_t mark)
 {
 	if (is_open)
 		outl(mark, HUTCH_PORT_MARK);
+}
+
+void port_lane_page(uint64_t frame, uint32_t lane)
+{
+	if (is_open)
+		outl((uint32_t)(frame << 4) | lane, HUTCH_PORT_LANE_PAGE);
 }
 
 void port_log(const char *fmt, ...)

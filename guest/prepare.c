@@ -5,6 +5,7 @@
 #include "payload.h"
 #include "port.h"
 #include "runner.h"
+#include "runner_files.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -233,6 +234,20 @@ static void nest_died(void *ctx)
 	port_power_off();
 }
 
+/* First of all that takes memory, while it is in one piece. */
+static void lane_make(struct guest *g)
+{
+	char why[GP_TEXT_BYTES_MAX];
+	uint64_t frame;
+
+	if (!runner_files_know_lane(g->prepare.runner))
+		return;
+	if (lane_page_make(&g->lane, &frame, why, sizeof(why)))
+		port_log("no express lane: %s", why);
+	else
+		port_lane_page(frame, 0);
+}
+
 static int prepare_blocking(struct guest *g, bool want_disk)
 {
 	char why[GP_TEXT_BYTES_MAX];
@@ -286,6 +301,7 @@ void prepare_ask(struct guest *g, const void *payload, size_t len)
 			return;
 		}
 	}
+	lane_make(g);
 	if (!prepare_blocking(g, m.v[GP_PREPARE_DISK].u))
 		program_next(g);
 }
@@ -344,6 +360,7 @@ static void on_refill(struct timer *t)
 
 void prepare_init(struct guest *g)
 {
+	g->lane.fd = -1;
 	g->refill = (struct timer){.fn = on_refill};
 	g->prepare.settle = (struct timer){.fn = on_settled};
 }

@@ -8,6 +8,7 @@
 #include "port.h"
 #include "prepare.h"
 #include "runner_files.h"
+#include "runner_lane.h"
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -216,6 +217,9 @@ static struct command *runner_waiting(const struct guest *g)
 		if (c->kind == CMD_RUNNER && c->state == CMD_WARM &&
 		    !c->is_in_prep)
 			return c;
+		if (c->kind == CMD_RUNNER && c->state == CMD_ARMED &&
+		    runner_lane_is_free(c))
+			return c;
 	}
 	return NULL;
 }
@@ -354,8 +358,9 @@ static int start_ask(struct command *c)
 	struct nest_ask a = {.type = NEST_START,
 			     .tag = c->tag,
 			     .in_prep = 1,
-			     .has_channel = 1};
-	int fds[4] = {-1, -1, -1, -1}, rc;
+			     .has_channel = 1,
+			     .has_lane = g->lane.fd >= 0};
+	int fds[7] = {-1, -1, -1, -1}, rc; /* the last three are borrowed */
 	struct nest_strings s;
 
 	rc = runner_files_make(g);
@@ -375,7 +380,10 @@ static int start_ask(struct command *c)
 	fds[0] = runner_files_stdin(g);
 	rc = s.rc ? s.rc : fds[0] < 0 ? fds[0] : pipes_open(c, fds + 1);
 	rc = rc ? rc : channel_make(c, &fds[3]);
-	rc = rc ? rc : nest_send(&g->nest, &a, fds, 4);
+	fds[4] = g->lane.fd;
+	fds[5] = c->out[0].fd;
+	fds[6] = c->out[1].fd;
+	rc = rc ? rc : nest_send(&g->nest, &a, fds, a.has_lane ? 7 : 4);
 	for (int i = 0; i < 4; i++)
 		fd_close(&fds[i]);
 	return rc;

@@ -21,9 +21,11 @@
 #include "ended.h"
 
 #define RUNNER_REQUEST_RUN 1u
+/* Wait on the lane; no bytes follow.  WAITING when it is closed again. */
+#define RUNNER_REQUEST_ARM 2u
 
 struct runner_request {
-	uint32_t kind; /* RUNNER_REQUEST_RUN */
+	uint32_t kind; /* RUNNER_REQUEST_* */
 	uint32_t code_len, input_len, config_len;
 	uint32_t env_len; /* "NAME=value" strings, each NUL terminated */
 	uint32_t reserved;

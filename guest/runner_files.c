@@ -20,6 +20,7 @@ struct runner_type {
 	const char *program;	 /* its name in both folders */
 	const char *const *argv; /* before the program's path */
 	const char *const *env;
+	const char *lane; /* library for its express lane, or NULL */
 };
 
 /* Heap of python: grow in large steps and keep what was once touched, because
@@ -34,6 +35,7 @@ static const struct runner_type types[] = {
 				"MALLOC_TOP_PAD_=4194304",
 				"MALLOC_TRIM_THRESHOLD_=536870912",
 				"MALLOC_MMAP_THRESHOLD_=4194304", NULL},
+			"lane.so",
 		},
 	[RUNNER_NODE] =
 		{
@@ -42,6 +44,7 @@ static const struct runner_type types[] = {
 				"node", "--experimental-vm-modules",
 				"--disable-warning=ExperimentalWarning", NULL},
 			(const char *const[]){NULL},
+			NULL,
 		},
 	[RUNNER_SHELL] =
 		{
@@ -51,6 +54,7 @@ static const struct runner_type types[] = {
 				"RUN_INPUT=" RUN_DIR "input",
 				"RUN_CONFIG=" RUN_DIR "config",
 				"RUN_RESULT=" RUN_DIR "out/result", NULL},
+			NULL,
 		},
 };
 
@@ -118,11 +122,18 @@ static int shell_files_make(int dir)
 	return 0;
 }
 
+bool runner_files_know_lane(enum runner_kind kind)
+{
+	return kind != RUNNER_NONE && types[kind].lane;
+}
+
 int runner_files_make(struct guest *g)
 {
 	const struct runner_type *t = &types[g->prepare.runner];
 	int rc = program_copy(g->world.run_dir, t->program);
 
+	if (!rc && g->lane.fd >= 0)
+		rc = program_copy(g->world.run_dir, t->lane);
 	if (!rc && g->prepare.runner == RUNNER_SHELL)
 		rc = shell_files_make(g->world.run_dir);
 	return rc;
@@ -140,6 +151,10 @@ void runner_files_argv(struct guest *g, struct nest_strings *s, uint32_t *ret_n)
 	nest_add(s, path, strlen(path));
 	nest_add(s, preload, strlen(preload));
 	*ret_n += 2;
+	if (g->lane.fd >= 0) {
+		nest_add(s, "lane", strlen("lane"));
+		++*ret_n;
+	}
 }
 
 void runner_files_env(struct guest *g, struct nest_strings *s, uint32_t *ret_n)

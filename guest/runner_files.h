@@ -11,10 +11,12 @@
 #ifndef HUTCH_GUEST_RUNNER_FILES_H
 #define HUTCH_GUEST_RUNNER_FILES_H
 
-#include "command.h"
+#include "guest.h"
 
 /* Fresh files for the next runner; 0 or -errno. */
 int runner_files_make(struct guest *g);
+/* This kind of runner knows what an express lane is. */
+bool runner_files_know_lane(enum runner_kind kind);
 void runner_files_argv(struct guest *g, struct nest_strings *s,
 		       uint32_t *ret_n);
 void runner_files_env(struct guest *g, struct nest_strings *s, uint32_t *ret_n);

@@ -7,6 +7,7 @@
 #include "prepare.h"
 #include "report.h"
 #include "runner.h"
+#include "runner_lane.h"
 #include <stdio.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -113,6 +114,20 @@ static void on_exec(struct guest *g, const struct frame *f)
 		exec_ask(c, f->payload, f->head.len);
 }
 
+static void on_arm(struct guest *g, const struct frame *f)
+{
+	(void)f;
+	runner_lane_ask(g);
+}
+
+static void on_adopt(struct guest *g, const struct frame *f)
+{
+	struct command *c = command_accept(g, f, CMD_RUNNER);
+
+	if (c)
+		runner_lane_adopt(c, f->payload, f->head.len);
+}
+
 static void on_kill(struct guest *g, const struct frame *f)
 {
 	struct command *c = command_by_number(g, f->head.cmd);
@@ -176,6 +191,8 @@ static const struct route routes[] = {
 	{GP_BIND, IN(PHASE_READY) | IN(PHASE_BOUND), on_bind, false},
 	{GP_RUN, IN(PHASE_BOUND), on_run, true},
 	{GP_EXEC, IN(PHASE_BOUND), on_exec, true},
+	{GP_ARM, IN(PHASE_BOUND), on_arm, false},
+	{GP_ADOPT, IN(PHASE_BOUND), on_adopt, true},
 	{GP_KILL, ANY_PHASE, on_kill, false},
 	{GP_ACK, ANY_PHASE, on_ack, false},
 	{GP_PING, ANY_PHASE, on_ping, false},

@@ -1,5 +1,6 @@
 /* Start of one process; see spawn.h. */
 #include "spawn.h"
+#include "lane.h"
 #include "limits.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/io.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,7 +64,17 @@ static bool streams_place(const struct spawn *s)
 	/* The sources are above RUNNER_FD (nest.c), so no step overwrites
 	 * the source of a later one. */
 	return place(s->in, 0) && place(s->out, 1) && place(s->err, 2) &&
-	       (s->channel < 0 || place(s->channel, RUNNER_FD));
+	       (s->channel < 0 || place(s->channel, RUNNER_FD)) &&
+	       (!s->has_lane ||
+		(place(s->lane_page, LANE_PAGE_FD) &&
+		 place(s->lane_streams[0], LANE_STREAMS_FD) &&
+		 place(s->lane_streams[1], LANE_STREAMS_FD + 1)));
+}
+
+/* Kept over exec and in children: the runner takes it from those. */
+static bool lane_allow(const struct spawn *s)
+{
+	return !s->has_lane || !ioperm(HUTCH_PORT_LANE_RING, 4, 1);
 }
 
 /* Init is spared by the OOM killer; what it starts is not. */
@@ -134,6 +146,7 @@ static void child_main(void *arg)
 	sigemptyset(&none);
 	if (step(s, "session", setsid() < 0) ||
 	    step(s, "streams", !streams_place(s)) ||
+	    step(s, "lane", !lane_allow(s)) ||
 	    (s->uid >= 0 && (step(s, "oom_score_adj", !oom_reset()) ||
 			     step(s, "user", !privileges_drop(s->uid)))) ||
 	    step(s, "cwd", chdir(s->cwd) < 0))

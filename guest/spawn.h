@@ -9,6 +9,7 @@
 #ifndef HUTCH_GUEST_SPAWN_H
 #define HUTCH_GUEST_SPAWN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,9 +18,12 @@ struct spawn {
 	char *const *env;
 	const char *cwd;
 	int in, out, err;
-	int channel;	/* becomes RUNNER_FD; -1 = none */
-	int cgroup_dir; /* -1 = the caller's */
-	int uid;	/* also gid; -1 = keep (unit tests) */
+	int channel;	     /* becomes RUNNER_FD; -1 = none */
+	bool has_lane;	     /* these, and the right to ring it (lane.h) */
+	int lane_page;	     /* becomes LANE_PAGE_FD */
+	int lane_streams[2]; /* become LANE_STREAMS_FD and the next */
+	int cgroup_dir;	     /* -1 = the caller's */
+	int uid;	     /* also gid; -1 = keep (unit tests) */
 	/* filled in when the start fails */
 	int error;	  /* errno */
 	const char *what; /* the step: "cwd", "exec" ... */
