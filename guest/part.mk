@@ -61,6 +61,16 @@ $(GUEST)/lane.so: $(GUEST_LANE_OBJS)
 		-Wl,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs -o $@ $^ \
 		$(GUEST_CBOR)/lib/libcbor.a
 
+# The same with a bell in place of the port, for tests of this machine.
+$(GUEST)/test/lane.so: $(GUEST_LANE_SRCS) tests/guest/lane_bell.h \
+		$(GUEST)/lane.so
+	@mkdir -p $(@D)
+	@echo "  LD      $@"
+	$(Q)$(GUEST_CC) $(filter-out -fno-pie,$(GUEST_CFLAGS)) -fPIC \
+		-fvisibility=hidden -include tests/guest/lane_bell.h -shared \
+		-Wl,--gc-sections,--exclude-libs,ALL -o $@ $(GUEST_LANE_SRCS) \
+		$(GUEST_CBOR)/lib/libcbor.a
+
 # One fixed UUID and time: the same inputs give the same bytes.
 GUEST_UUID := 6d1c3a52-7f0e-4b7a-9d55-68757463681a
 GUEST_EPOCH := 1704067200
@@ -71,7 +81,7 @@ $(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST)/lane.so $(GUEST_RUNNERS) \
 	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST)/lane.so guest/runner $@ \
 		$(GUEST_UUID) $(GUEST_EPOCH)
 
-guest: $(GUEST)/init.erofs
+guest: $(GUEST)/init.erofs $(GUEST)/test/lane.so
 
 .PHONY: guest
 
