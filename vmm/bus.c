@@ -1,6 +1,7 @@
 /* Ports and address windows; see bus.h. */
 #include "bus.h"
 #include "guest_abi.h"
+#include "lane.h"
 #include "vm.h"
 #include <string.h>
 
@@ -66,8 +67,55 @@ static void out_clear(struct vcpu *c, const uint8_t *data, uint32_t len)
 		memset(p, 0, bytes);
 }
 
-/* Writes that mean something.  Exact item size; `is_string`: a string of
- * items is one call, else only single items are taken. */
+static void lane_act(struct vcpu *c, enum lane_verdict v)
+{
+	switch (v) {
+	case LANE_GO_ON:
+		break;
+	case LANE_PARK:
+		vcpu_park_all(c);
+		break;
+	case LANE_NAP:
+		vcpu_nap(c, LANE_NAP_NS);
+		break;
+	case LANE_END:
+		vcpu_end(c, VMM_WHY_DEVICE, "lanes: %u rings that mean nothing",
+			 LANE_STRAYS_FREE + LANE_STRAYS_MAX);
+		break;
+	}
+}
+
+static void out_lane_page(struct vcpu *c, const uint8_t *data, uint32_t len)
+{
+	struct lanes *l = &c->vm->lanes;
+	uint32_t v;
+
+	if (len != sizeof(v)) {
+		lane_act(c, lanes_break(l));
+		return;
+	}
+	memcpy(&v, data, sizeof(v));
+	lane_act(c, lanes_page(l, v));
+}
+
+static void out_lane_ring(struct vcpu *c, const uint8_t *data, uint32_t len)
+{
+	struct lanes *l = &c->vm->lanes;
+	enum lane_verdict r;
+	uint32_t v, state;
+
+	if (len != sizeof(v)) {
+		lane_act(c, lanes_break(l));
+		return;
+	}
+	memcpy(&v, data, sizeof(v));
+	r = lanes_ring(l, v, &state);
+	trace_ring(c->vm->trace, c->idx, v, state, r == LANE_PARK);
+	lane_act(c, r);
+}
+
+/* Writes that mean something.  Exact item size, 0 = any; `is_string`: a string
+ * of items is one call, else only single items are taken. */
 static const struct {
 	uint16_t port;
 	uint8_t size;
@@ -77,6 +125,8 @@ static const struct {
 	{HUTCH_PORT_PVX, 4, 0, out_pvx},
 	{HUTCH_PORT_CLEAR, 4, 0, out_clear},
 	{HUTCH_PORT_LOG, 1, 1, out_log},
+	{HUTCH_PORT_LANE_RING, 0, 1, out_lane_ring},
+	{HUTCH_PORT_LANE_PAGE, 0, 1, out_lane_page},
 	{HUTCH_PORT_MARK, 4, 0, out_mark},
 	{HUTCH_PORT_POWER, 4, 0, out_power},
 };
@@ -91,7 +141,8 @@ void bus_port(struct vcpu *c, uint16_t port, uint8_t size, uint32_t count,
 	for (size_t i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
 		if (ports[i].port != port)
 			continue;
-		if (ports[i].size == size && (ports[i].is_string || count == 1))
+		if ((ports[i].size == size || ports[i].size == 0) &&
+		    (ports[i].is_string || count == 1))
 			ports[i].out(c, data, size * count);
 		return;
 	}

@@ -7,6 +7,7 @@
 #include "control.h"
 #include "fd.h"
 #include "guest_proto.h"
+#include "lane.h"
 #include "log.h"
 #include "snapshot/snapshot.h"
 #include <errno.h>
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))
 
 struct request {
 	struct vmm_msg head;
@@ -116,6 +119,41 @@ static void on_open_reply(struct control *c, struct request *r)
 	(void)vsock_answer(c->vm->vsock, o.conn, fd);
 }
 
+static void on_lane_run(struct control *c, struct request *r)
+{
+	struct vmm_lane p;
+	int ret = -EPROTO;
+
+	if (r->head.len >= sizeof(p)) {
+		uint32_t len = r->head.len - (uint32_t)sizeof(p);
+
+		memcpy(&p, r->body, sizeof(p));
+		ret = lanes_request(&c->vm->lanes, p.lane, p.offset, p.total,
+				    r->body + sizeof(p), len);
+	}
+	if (ret == 1) {
+		trace_lane(c->vm->trace, p.lane, "run", p.total);
+		vm_resume(c->vm);
+		ret = 0;
+	}
+	reply(c, r, ret, NULL, 0);
+}
+
+static void on_lane_adopt(struct control *c, struct request *r)
+{
+	struct vmm_lane p;
+	int ret = -EPROTO;
+
+	if (r->head.len == sizeof(p)) {
+		memcpy(&p, r->body, sizeof(p));
+		if (p.offset == 0 && p.total == 0)
+			ret = vm_adopt(c->vm, p.lane);
+	}
+	if (ret == 0)
+		trace_lane(c->vm->trace, p.lane, "adopt", 0);
+	reply(c, r, ret, NULL, 0);
+}
+
 static const struct {
 	uint32_t type;
 	void (*handle)(struct control *c, struct request *r);
@@ -127,6 +165,8 @@ static const struct {
 	{VMM_QUIT, on_quit},
 	{VMM_LOG, on_log},
 	{VMM_OPEN_REPLY, on_open_reply},
+	{VMM_LANE_RUN, on_lane_run},
+	{VMM_LANE_ADOPT, on_lane_adopt},
 };
 
 static void handle_request(struct control *c)
@@ -180,6 +220,52 @@ static void handle_open(struct control *c, const struct notice_open *o)
 		(void)vsock_answer(c->vm->vsock, o->conn, -1);
 }
 
+/* All vCPUs are parked: the answer is read once, from one that stays. */
+static void tell_answer(struct control *c, const struct lane_news *n)
+{
+	static struct {
+		struct vmm_lane lane;
+		uint8_t bytes[PIECE_BYTES_MAX];
+	} piece;
+	uint32_t len;
+
+	static_assert(sizeof(piece) == VMM_BODY_BYTES_MAX, "no padding");
+	piece.lane = (struct vmm_lane){.lane = n->lane, .total = n->len};
+	do {
+		len = n->len - piece.lane.offset;
+		if (len > PIECE_BYTES_MAX)
+			len = PIECE_BYTES_MAX;
+		if (mem_read(&c->vm->mem, n->at + piece.lane.offset,
+			     piece.bytes, len) < 0)
+			len = piece.lane.total = 0;
+		(void)send_msg(c, VMM_LANE_ANSWER, 0, 0, &piece,
+			       sizeof(piece.lane) + len);
+		piece.lane.offset += len;
+	} while (piece.lane.offset < piece.lane.total);
+}
+
+/* A VM without an owner has nobody to wait for. */
+static void handle_lanes(struct control *c)
+{
+	struct vm *vm = c->vm;
+	struct lane_news n;
+
+	vm_pause(vm);
+	while (lanes_take(&vm->lanes, &n)) {
+		struct vmm_lane lane = {.lane = n.lane};
+
+		if (n.is_answer)
+			tell_answer(c, &n);
+		else
+			(void)send_msg(c, VMM_LANE_READY, 0, 0, &lane,
+				       sizeof(lane));
+		trace_lane(vm->trace, n.lane, n.is_answer ? "answer" : "ready",
+			   n.len);
+	}
+	if (c->sock < 0)
+		vm_resume(vm);
+}
+
 static void forward_log(struct control *c)
 {
 	uint8_t part[4096];
@@ -197,7 +283,7 @@ static void handle_notices(struct control *c)
 {
 	struct notice *n = &c->vm->notice;
 	struct notice_open open;
-	struct vmm_exit device;
+	struct vmm_exit device, end;
 	uint64_t ns;
 
 	notice_clear(n);
@@ -205,6 +291,7 @@ static void handle_notices(struct control *c)
 		struct vmm_started s = {
 			.version = VMM_CTL_VERSION,
 			.is_soft = c->vm->kvm.is_soft,
+			.n_lanes = lanes_count(&c->vm->lanes),
 			.since_start_ns = ns - c->start_ns,
 		};
 
@@ -217,6 +304,8 @@ static void handle_notices(struct control *c)
 		(void)send_msg(c, VMM_DEVICE, 0, 0, &device, sizeof(device));
 	}
 	forward_log(c);
+	if (lanes_have_news(&c->vm->lanes) && !notice_get_end(n, &end))
+		handle_lanes(c);
 }
 
 enum vmm_why control_run(struct control *c)

@@ -131,6 +131,6 @@ int main(int argc, char **argv)
 		_exit(VMM_WHY_SETUP);
 	}
 	c.channel = opt.channel;
-	vm_resume(&vm);
+	vm_begin(&vm, now_ns());
 	_exit(control_run(&c));
 }

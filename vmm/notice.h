@@ -23,7 +23,7 @@ struct notice_open {
 struct notice {
 	pthread_mutex_t lock;
 	int fd; /* owned: eventfd */
-	bool has_end, has_started;
+	bool has_end, has_started, was_started;
 	struct vmm_exit end;
 	uint64_t started_ns; /* CLOCK_MONOTONIC of the first KVM_RUN */
 	uint32_t n_opens, n_devices, n_devices_lost;
@@ -40,7 +40,7 @@ void notice_clear(struct notice *n);
 /* Any thread. */
 void notice_end(struct notice *n, enum vmm_why why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-void notice_started(struct notice *n, uint64_t ns);
+void notice_started(struct notice *n, uint64_t ns); /* the first counts */
 bool notice_open(struct notice *n, uint32_t conn, uint32_t port);
 void notice_device(struct notice *n, const char *text);
 

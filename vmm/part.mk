@@ -2,7 +2,7 @@
 include $(wildcard vmm/virtio/part.mk)
 
 VMM_CORE_SRCS := $(addprefix vmm/,options.c options_open.c kvm.c \
-	kvm_probe.c vm.c vcpu.c bus.c guest_log.c notice.c control.c \
+	kvm_probe.c vm.c vcpu.c bus.c lanes.c guest_log.c notice.c control.c \
 	thread.c trace.c confine.c confine_seccomp.c)
 VMM_X86_SRCS := $(addprefix vmm/x86/,elf.c boot.c mptable.c cmdline.c cpuid.c \
 	ioapic.c pvxsave.c)
@@ -25,7 +25,7 @@ $(B)/guests/$(1).elf: vmm/x86/guests/$(1).S
 		-Wl,-Ttext=0x101000 -Wl,-z,noexecstack -o $$@ $$<
 PROGRAMS += guests/$(1).elf
 endef
-$(foreach g,tiny triple loop badinsn count timer clear,$(eval $(call tiny_guest,$(g))))
+$(foreach g,tiny triple loop badinsn count timer clear lane,$(eval $(call tiny_guest,$(g))))
 
 # Unit tests stand beside the code; those with guests are in tests/vmm.
 define vmm_test

@@ -6,6 +6,9 @@
  *   {"t":NS,"ev":"exit","vcpu":0,"reason":8}
  *   {"t":NS,"ev":"mark","vcpu":0,"value":7,"exits":1234}
  *   {"t":NS,"ev":"irq","line":5}
+ *   {"t":NS,"ev":"ring","vcpu":0,"lane":0,"state":1,"taken":1}
+ *   {"t":NS,"ev":"park","vcpus":2}              all of them have
+ *   {"t":NS,"ev":"lane","lane":0,"what":"run","len":42}   ready answer adopt
  *   {"t":NS,"ev":"kick","devices":2}            bit per device, with work
  *   {"t":NS,"ev":"channel","port":1024,"up":1,"len":42}   bytes passed
  *   {"t":NS,"ev":"rule_break","text":"blk0: ..."}
@@ -92,6 +95,33 @@ static inline void trace_channel(struct trace *t, uint32_t port, int is_up,
 			   "\"ev\":\"channel\",\"port\":%u,\"up\":%d,"
 			   "\"len\":%u",
 			   port, is_up, len);
+}
+
+static inline void trace_ring(struct trace *t, unsigned vcpu, uint32_t lane,
+			      uint32_t state, int is_taken)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"ring\",\"vcpu\":%u,\"lane\":%u,"
+			   "\"state\":%u,\"taken\":%d",
+			   vcpu, lane, state, is_taken);
+}
+
+static inline void trace_park(struct trace *t, unsigned n_vcpus)
+{
+	if (t)
+		trace_line(t, "\"ev\":\"park\",\"vcpus\":%u", n_vcpus);
+}
+
+/* what: a word of ours. */
+static inline void trace_lane(struct trace *t, uint32_t lane, const char *what,
+			      uint32_t len)
+{
+	if (t)
+		trace_line(t,
+			   "\"ev\":\"lane\",\"lane\":%u,\"what\":\"%s\","
+			   "\"len\":%u",
+			   lane, what, len);
 }
 
 /* `text` is escaped. */

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define NS_PER_S 1000000000
+
 static void kicked(int sig)
 {
 	(void)sig; /* its only purpose: KVM_RUN returns EINTR */
@@ -140,11 +142,20 @@ static bool is_park_wanted(struct vcpus *s)
 	return __atomic_load_n(&s->want, __ATOMIC_SEQ_CST) == VCPU_PARK;
 }
 
-static void park(struct vcpus *s)
+static void park(struct vm *vm)
 {
+	struct vcpus *s = &vm->vcpus;
+
 	pthread_mutex_lock(&s->lock);
 	s->n_parked++;
 	pthread_cond_signal(&s->parked);
+	if (s->n_parked == s->n) {
+		trace_park(vm->trace, s->n);
+		/* Under the lock: whoever finds all parked finds the main
+		 * thread told, too. */
+		if (lanes_have_news(&vm->lanes))
+			notice_wake(&vm->notice);
+	}
 	while (is_park_wanted(s))
 		pthread_cond_wait(&s->unparked, &s->lock);
 	s->n_parked--;
@@ -194,7 +205,7 @@ static void *vcpu_thread(void *arg)
 
 	if (confine_thread(CONFINE_VCPU, &e) < 0)
 		return NULL; /* the start fails */
-	park(s);
+	park(c->vm);
 	if (c->idx == 0)
 		notice_started(&c->vm->notice, now_ns());
 	for (;;) {
@@ -203,17 +214,23 @@ static void *vcpu_thread(void *arg)
 		 * between sets it again. */
 		__atomic_store_n(&c->run->immediate_exit, 0, __ATOMIC_SEQ_CST);
 		if (is_park_wanted(s))
-			park(s);
+			park(c->vm);
 	}
 	return NULL;
 }
 
 int vcpus_create(struct vcpus *s, struct vm *vm, unsigned n, struct err *e)
 {
+	pthread_condattr_t attr;
+
 	*s = (struct vcpus){.want = VCPU_PARK};
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->unparked, NULL);
 	pthread_cond_init(&s->parked, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->nap_over, &attr);
+	pthread_condattr_destroy(&attr);
 	for (unsigned i = 0; i < n; i++) {
 		struct vcpu *c = &s->cpu[i];
 
@@ -254,18 +271,54 @@ void vcpus_unpark(struct vcpus *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void vcpus_park(struct vcpus *s)
+/* Lock held. */
+static void ask_park(struct vcpus *s, const struct vcpu *but)
 {
-	pthread_mutex_lock(&s->lock);
 	__atomic_store_n(&s->want, VCPU_PARK, __ATOMIC_SEQ_CST);
+	if (s->n_parked == s->n)
+		return; /* one that is on its way out looks at `want` again */
+	pthread_cond_broadcast(&s->nap_over);
 	for (unsigned i = 0; i < s->n; i++) {
 		struct vcpu *c = &s->cpu[i];
 
+		if (c == but)
+			continue;
 		__atomic_store_n(&c->run->immediate_exit, 1, __ATOMIC_SEQ_CST);
 		if (c->has_thread)
 			pthread_kill(c->thread, VCPU_KICK_SIGNAL);
 	}
+}
+
+void vcpus_park(struct vcpus *s)
+{
+	pthread_mutex_lock(&s->lock);
+	ask_park(s, NULL);
 	while (s->n_parked < s->n)
 		pthread_cond_wait(&s->parked, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void vcpu_park_all(struct vcpu *c)
+{
+	struct vcpus *s = &c->vm->vcpus;
+
+	pthread_mutex_lock(&s->lock);
+	ask_park(s, c); /* this one looks at `want` before it runs again */
+	pthread_mutex_unlock(&s->lock);
+}
+
+void vcpu_nap(struct vcpu *c, uint32_t ns)
+{
+	struct vcpus *s = &c->vm->vcpus;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += ns;
+	until.tv_sec += until.tv_nsec / NS_PER_S;
+	until.tv_nsec %= NS_PER_S;
+	pthread_mutex_lock(&s->lock);
+	while (!is_park_wanted(s) &&
+	       pthread_cond_timedwait(&s->nap_over, &s->lock, &until) == 0)
+		;
 	pthread_mutex_unlock(&s->lock);
 }

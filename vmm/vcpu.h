@@ -7,7 +7,9 @@
  * is stored first, then immediate_exit is set and a signal sent; a vCPU clears
  * immediate_exit before it looks at the request.
  *
- * All vCPUs start parked.  Main thread only, except vcpu_thread.
+ * All vCPUs start parked.  The main thread parks and unparks; a vCPU may ask
+ * for all to park (vcpu_park_all), which the last one that does tells the main
+ * thread when lanes have news.
  */
 #ifndef HUTCH_VCPU_H
 #define HUTCH_VCPU_H
@@ -40,7 +42,7 @@ struct vcpu { /* counters: written by its thread, read by any (relaxed) */
 
 struct vcpus {
 	pthread_mutex_t lock;
-	pthread_cond_t unparked, parked;
+	pthread_cond_t unparked, parked, nap_over;
 	int want; /* enum vcpu_want, atomic */
 	unsigned n, n_parked;
 	struct vcpu cpu[VCPUS_MAX];
@@ -52,6 +54,11 @@ int vcpus_create(struct vcpus *s, struct vm *vm, unsigned n, struct err *e);
 int vcpus_start(struct vcpus *s, struct err *e);
 void vcpus_unpark(struct vcpus *s);
 void vcpus_park(struct vcpus *s);
+
+/* From a vCPU's thread: all shall park, it too, and nobody is waited for. */
+void vcpu_park_all(struct vcpu *c);
+/* From a vCPU's thread: sleep, or until all shall park. */
+void vcpu_nap(struct vcpu *c, uint32_t ns);
 
 static inline void vcpu_count(uint64_t *counter)
 {

@@ -174,6 +174,7 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 		return -1;
 	ioapic_init(&vm->ioapic, &vm->kvm);
 	pvx_init(&vm->pvx, &vm->kvm);
+	lanes_init(&vm->lanes, &vm->mem);
 	if (vcpus_create(&vm->vcpus, vm, o->n_vcpus, e) < 0)
 		return -1;
 	if (add_devices(vm, o, e) < 0)
@@ -215,14 +216,29 @@ int vm_start(struct vm *vm, struct err *e)
 	return confine_threads_wait(n, e);
 }
 
+static void devices_stop(struct vm *vm)
+{
+	vsock_hold(vm->vsock, true);
+	for (unsigned i = 0; i < vm->n_disks; i++)
+		blk_drain(vm->disk[i]);
+}
+
+void vm_begin(struct vm *vm, uint64_t now_ns)
+{
+	if (!lanes_have_news(&vm->lanes)) {
+		vm_resume(vm);
+		return;
+	}
+	devices_stop(vm);
+	notice_started(&vm->notice, now_ns);
+}
+
 void vm_pause(struct vm *vm)
 {
 	if (vm->is_paused)
 		return;
 	vcpus_park(&vm->vcpus);
-	vsock_hold(vm->vsock, true);
-	for (unsigned i = 0; i < vm->n_disks; i++)
-		blk_drain(vm->disk[i]);
+	devices_stop(vm);
 	vm->is_paused = true;
 }
 
@@ -236,8 +252,22 @@ void vm_resume(struct vm *vm)
 	if (vm->kvm.has_kvmclock_ctrl)
 		for (unsigned i = 0; i < vm->vcpus.n; i++)
 			(void)ioctl(vm->vcpus.cpu[i].fd, KVM_KVMCLOCK_CTRL, 0);
-	vcpus_unpark(&vm->vcpus);
+	lanes_resumed(&vm->lanes);
 	vm->is_paused = false;
+	vcpus_unpark(&vm->vcpus);
+}
+
+int vm_adopt(struct vm *vm, uint32_t lane)
+{
+	bool did_run = !vm->is_paused;
+	int r;
+
+	if (did_run)
+		vcpus_park(&vm->vcpus);
+	r = lanes_adopt(&vm->lanes, lane);
+	if (did_run && !lanes_have_news(&vm->lanes))
+		vcpus_unpark(&vm->vcpus);
+	return r;
 }
 
 static uint64_t load(const uint64_t *counter)
@@ -248,6 +278,7 @@ static uint64_t load(const uint64_t *counter)
 void vm_stats(struct vm *vm, struct vmm_stats *ret)
 {
 	struct vsock_stats vs;
+	struct lanes_stats ls;
 	struct blk_stats bs;
 
 	*ret = (struct vmm_stats){.syscalls_io = io_syscalls(vm->io)};
@@ -272,6 +303,10 @@ void vm_stats(struct vm *vm, struct vmm_stats *ret)
 	vsock_stats(vm->vsock, &vs);
 	ret->vsock_rx_bytes = vs.rx_bytes;
 	ret->vsock_tx_bytes = vs.tx_bytes;
+	lanes_stats(&vm->lanes, &ls);
+	ret->lane_rings = ls.rings;
+	ret->lane_strays = ls.strays;
+	ret->rule_breaks = ls.rule_breaks;
 	for (unsigned i = 0; i < vm->n_devices; i++) {
 		pthread_mutex_lock(&vm->device[i]->lock);
 		ret->rule_breaks += vm->device[i]->rule_breaks;

@@ -18,6 +18,7 @@
 #include "guest_log.h"
 #include "io.h"
 #include "kvm.h"
+#include "lanes.h"
 #include "mem.h"
 #include "notice.h"
 #include "options.h"
@@ -37,6 +38,7 @@ struct vm {
 	struct mem mem;
 	struct ioapic ioapic;
 	struct pvx pvx;
+	struct lanes lanes;
 	struct guest_log log;
 	struct notice notice;
 	struct trace *trace; /* owned; NULL = off */
@@ -63,11 +65,17 @@ int vm_create(struct vm *vm, struct options *o, struct err *e);
 /* Start the threads; all are then confined, the caller too.  The vCPUs stay
  * parked. */
 int vm_start(struct vm *vm, struct err *e);
+/* The vCPUs run; but a snapshot of a lane that waited for its request waits on,
+ * parked, and says so.  now_ns: CLOCK_MONOTONIC. */
+void vm_begin(struct vm *vm, uint64_t now_ns);
 
 /* Main thread.  Paused: all vCPUs parked, no disk operation in flight, no
  * bytes taken from sockets. */
 void vm_pause(struct vm *vm);
 void vm_resume(struct vm *vm);
+/* The run of `lane` goes on as init's command; as lanes_adopt.  A VM that ran
+ * goes on, except when a lane was rung meanwhile. */
+int vm_adopt(struct vm *vm, uint32_t lane);
 void vm_stats(struct vm *vm, struct vmm_stats *ret);
 
 /* Any thread: the VM is over.  The first reason wins. */

@@ -381,7 +381,7 @@ class VM:
         names = ("exits exits_io exits_mmio exits_pvx exits_other "
                  "insn_emulation blk_reads blk_writes blk_read_bytes "
                  "blk_write_bytes vsock_rx_bytes vsock_tx_bytes rule_breaks "
-                 "syscalls_io").split()
+                 "lane_rings lane_strays syscalls_io").split()
         body = self.request(4)
         return dict(zip(names, struct.unpack_from(f"<{len(names)}Q", body)))
 

@@ -19,14 +19,17 @@ BUILD = os.path.abspath(os.environ.get("HUTCH_BUILD") or
 IS_LONG = os.environ.get("HUTCH_LONG") == "1"
 PROGRAM = os.path.join(BUILD, "hutch-vmm")
 
-PAUSE, RESUME, SNAPSHOT, STATS, QUIT, LOG, OPEN_REPLY = range(1, 8)
-STARTED, EXIT, OPEN, DEVICE = range(65, 69)
+(PAUSE, RESUME, SNAPSHOT, STATS, QUIT, LOG, OPEN_REPLY, LANE_RUN,
+ LANE_ADOPT) = range(1, 10)
+STARTED, EXIT, OPEN, DEVICE, LANE_READY, LANE_ANSWER = range(65, 71)
 (POWEROFF, SETUP, SHUTDOWN, KVM, DEVICE_BROKE, OWNER, HOST) = range(7)
 STAT_NAMES = ("exits exits_io exits_mmio exits_pvx exits_other "
               "insn_emulation blk_reads blk_writes blk_read_bytes "
               "blk_write_bytes vsock_rx_bytes vsock_tx_bytes rule_breaks "
-              "syscalls_io").split()
+              "lane_rings lane_strays syscalls_io").split()
 HEAD = struct.Struct("<IIiI")
+LANE = struct.Struct("<IIII")
+PIECE_BYTES = 65536 - LANE.size
 
 
 class Ended(Exception):
@@ -54,6 +57,7 @@ class VMM:
         self.ended = None
         self.started = None
         self.opens = []
+        self.lane_events, self.lane_part = [], b""
         self.control, theirs = socket.socketpair(socket.AF_UNIX,
                                                  socket.SOCK_SEQPACKET)
         self.control.settimeout(60)
@@ -78,12 +82,27 @@ class VMM:
 
     def _event(self, kind, body):
         if kind == STARTED:
-            self.started = struct.unpack("<IIQ", body)
+            version, is_soft, self.n_lanes, _, ns = struct.unpack(
+                "<IIIIQ", body)
+            self.started = version, is_soft, ns
         elif kind == EXIT:
             why, text = struct.unpack("<I252s", body)
             self.ended = Ended(why, text.split(b"\0")[0].decode())
         elif kind == OPEN:
             self.opens.append(struct.unpack("<IIII", body)[:2])
+        elif kind == LANE_READY:
+            self.lane_events.append((LANE.unpack(body)[0], None))
+        elif kind == LANE_ANSWER:
+            self._answer(body)
+
+    def _answer(self, body):
+        lane, offset, total, _ = LANE.unpack_from(body)
+        assert offset == len(self.lane_part), (offset, len(self.lane_part))
+        self.lane_part += body[LANE.size:]
+        assert len(self.lane_part) <= total
+        if len(self.lane_part) == total:
+            self.lane_events.append((lane, self.lane_part))
+            self.lane_part = b""
 
     def _recv(self, timeout):
         self.control.settimeout(timeout)
@@ -140,6 +159,39 @@ class VMM:
     def stats(self):
         return dict(zip(STAT_NAMES, struct.unpack(
             f"<{len(STAT_NAMES)}Q", self.request(STATS))))
+
+    def lane_event(self, timeout=30):
+        """The next (lane, None) = ready, or (lane, answer)."""
+        while not self.lane_events:
+            if self.ended:
+                raise self.ended
+            self._recv(timeout)
+        return self.lane_events.pop(0)
+
+    def lane_ready(self, lane=0, timeout=30):
+        event = self.lane_event(timeout)
+        assert event == (lane, None), event
+
+    def lane_answer(self, lane=0, timeout=30):
+        n, answer = self.lane_event(timeout)
+        assert n == lane and answer is not None, (n, answer)
+        return answer
+
+    def lane_piece(self, offset, total, part, lane=0):
+        self.request(LANE_RUN, LANE.pack(lane, offset, total, 0) + part)
+
+    def lane_run(self, request, lane=0, piece=PIECE_BYTES):
+        """Give the lane its request; the VM goes on with the last piece."""
+        for at in range(0, len(request), piece):
+            self.lane_piece(at, len(request), request[at:at + piece], lane)
+
+    def lane_adopt(self, lane=0):
+        """0 or a negative errno."""
+        try:
+            self.request(LANE_ADOPT, LANE.pack(lane, 0, 0, 0))
+        except Refused as e:
+            return e.status
+        return 0
 
     def open_reply(self, conn, port, sock):
         """Give the guest's connection a socket, or refuse it."""

@@ -26,6 +26,7 @@ static void save_devices(struct vm *vm, struct vm_state *s)
 	for (unsigned i = 0; i < vm->n_disks; i++)
 		s->disk[i] = vm->disk_shape[i];
 	ioapic_save(&vm->ioapic, &s->ioapic);
+	s->n_lanes = lanes_save(&vm->lanes, s->lane);
 }
 
 static int save_all(struct vm *vm, int state_fd, int mem_fd, struct vm_state *s,
@@ -157,6 +158,9 @@ static int load_devices(struct vm *vm, const struct vm_state *s, struct err *e)
 	if (vsock_load(vm->vsock, &s->vsock) < 0)
 		return err_set(e, ERR_INVALID_REQUEST, "restore",
 			       "state file: connections");
+	if (lanes_load(&vm->lanes, s->lane, s->n_lanes) < 0)
+		return err_set(e, ERR_INVALID_REQUEST, "restore",
+			       "state file: lanes");
 	return 0;
 }
 

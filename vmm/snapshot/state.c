@@ -70,6 +70,13 @@ static const struct codec_field device_table[] = {
 	CODEC_FIELD_END,
 };
 
+static const struct codec_field lane_table[] = {
+	CODEC_FIELD_UINT(1, struct lane_saved, lane),
+	CODEC_FIELD_UINT(2, struct lane_saved, page),
+	CODEC_FIELD_UINT(3, struct lane_saved, own),
+	CODEC_FIELD_END,
+};
+
 static const struct codec_field extent_table[] = {
 	CODEC_FIELD_UINT(1, struct extent, off),
 	CODEC_FIELD_UINT(2, struct extent, len),
@@ -103,6 +110,7 @@ static const struct codec_field state_table[] = {
 	CODEC_FIELD_LIST(14, struct vm_state, vcpu, n_vcpus, vcpu_table),
 	CODEC_FIELD_LIST(15, struct vm_state, disk, n_disks, disk_table),
 	CODEC_FIELD_LIST(16, struct vm_state, device, n_devices, device_table),
+	CODEC_FIELD_LIST(17, struct vm_state, lane, n_lanes, lane_table),
 	CODEC_FIELD_UINT(30, struct vm_state, vsock.has_agent),
 	CODEC_FIELD_UINT(31, struct vm_state, vsock.src_port),
 	CODEC_FIELD_UINT(32, struct vm_state, vsock.dst_port),

@@ -11,6 +11,7 @@
 #define HUTCH_STATE_H
 
 #include "../kvm.h"
+#include "../lanes.h"
 #include "../options.h"
 #include "../virtio/vsock.h"
 #include "../x86/ioapic.h"
@@ -18,7 +19,7 @@
 
 /* Changed whenever a table, a struct of the kernel's or the meaning of a
  * field changes. */
-#define STATE_VERSION	  1
+#define STATE_VERSION	  2
 #define STATE_BYTES_MAX	  (2u << 20)
 #define STATE_XSAVE_MAX	  16384
 #define STATE_EXTENTS_MAX 256
@@ -64,10 +65,11 @@ struct vm_state {
 	uint8_t mem_sum[SHA256_BYTES]; /* of its data, see memfile.h */
 	uint64_t clock_ns;
 	struct ioapic_state ioapic;
-	uint32_t n_vcpus, n_disks, n_devices, n_extents;
+	uint32_t n_vcpus, n_disks, n_devices, n_extents, n_lanes;
 	struct vcpu_state vcpu[VCPUS_MAX];
 	struct disk_state disk[DISKS_MAX];
 	struct device_state device[DISKS_MAX + 1];
+	struct lane_saved lane[LANES_MAX];
 	struct vsock_state vsock;
 	struct extent extent[STATE_EXTENTS_MAX];
 };
