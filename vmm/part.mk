@@ -39,6 +39,7 @@ $(eval $(call vmm_test,codec,vmm/snapshot/codec_test.c vmm/snapshot/codec.c \
 	vmm/snapshot/state.c vmm/snapshot/sha256.c))
 $(eval $(call vmm_test,boot,vmm/x86/boot_test.c $(VMM_X86_SRCS) vmm/kvm.c \
 	vmm/thread.c vmm/mem.c))
+$(eval $(call vmm_test,lanes,vmm/lanes_test.c))
 $(eval $(call vmm_test,confine,vmm/confine_test.c vmm/confine.c))
 
 # A Linux root with one program: says the time on the log port.
@@ -55,4 +56,6 @@ $(eval $(call fuzz_target,kernel_loader,vmm/x86/elf_fuzz.c vmm/x86/elf.c \
 	vmm/mem.c $(BASE_SRCS)))
 $(eval $(call fuzz_target,snapshot_state,vmm/snapshot/state_fuzz.c \
 	vmm/snapshot/codec.c vmm/snapshot/sha256.c vmm/snapshot/memfile.c \
-	vmm/x86/ioapic.c vmm/kvm.c vmm/thread.c $(BASE_SRCS),-lcbor -lpthread))
+	vmm/lanes.c vmm/mem.c vmm/x86/ioapic.c vmm/kvm.c vmm/thread.c $(BASE_SRCS),-lcbor -lpthread))
+$(eval $(call fuzz_target,lane,tests/fuzz/lane_fuzz.c vmm/lanes.c vmm/mem.c,\
+	-lpthread))

@@ -10,6 +10,28 @@
 #include "state.c" /* its envelope and parser */
 #include <sys/mman.h>
 
+/* Addresses are only computed: there is no memory behind them. */
+static void check_lanes(const struct vm_state *s)
+{
+	static uint8_t nothing;
+	static struct lanes lanes;
+	struct lane_saved back[LANES_MAX];
+	struct mem mem = {.host = &nothing, .size = s->mem_bytes};
+
+	if (s->n_lanes > LANES_MAX)
+		abort();
+	if (s->mem_bytes > (uint64_t)MEM_MIB_MAX << 20)
+		return;
+	lanes_init(&lanes, &mem);
+	if (lanes_load(&lanes, s->lane, s->n_lanes) < 0)
+		return;
+	if (lanes_save(&lanes, back) != s->n_lanes)
+		abort();
+	for (uint32_t i = 0; i < s->n_lanes; i++)
+		if (!mem_span(&mem, back[i].page, LANE_PAGE_BYTES))
+			abort();
+}
+
 static void check_accepted(const struct vm_state *s)
 {
 	static struct vm_state again;
@@ -24,6 +46,7 @@ static void check_accepted(const struct vm_state *s)
 	    again.n_extents > STATE_EXTENTS_MAX)
 		abort();
 	(void)ioapic_load(&apic, &s->ioapic);
+	check_lanes(s);
 	/* No file of this size: refused before anything is mapped. */
 	if (memfile_map(&mem, fd, s, false, &e) == 0 && s->n_extents)
 		abort();
