@@ -81,7 +81,22 @@ $(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST)/lane.so $(GUEST_RUNNERS) \
 	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST)/lane.so guest/runner $@ \
 		$(GUEST_UUID) $(GUEST_EPOCH)
 
-guest: $(GUEST)/init.erofs $(GUEST)/test/lane.so
+# Process 1 of a guest of its own: does the lane's page move?
+GUEST_FRAME_OBJS := $(addprefix $(GUEST)/obj/,tests/guest/lane_frame.o \
+	guest/lane_page.o guest/port.o api/base/fd.o)
+DEPS += $(GUEST)/obj/tests/guest/lane_frame.d
+
+$(GUEST)/test/lane-frame: $(GUEST_FRAME_OBJS)
+	@mkdir -p $(@D)
+	@echo "  LD      $@"
+	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^
+
+$(GUEST)/test/frame.erofs: $(GUEST)/test/lane-frame $(GUEST)/lane.so guest/mkinit
+	@echo "  EROFS   $@"
+	$(Q)guest/mkinit $< $(GUEST)/lane.so guest/runner $@ $(GUEST_UUID) \
+		$(GUEST_EPOCH)
+
+guest: $(GUEST)/init.erofs $(GUEST)/test/lane.so $(GUEST)/test/frame.erofs
 
 .PHONY: guest
 
