@@ -103,7 +103,7 @@ guest: $(GUEST)/init.erofs $(GUEST)/test/lane.so $(GUEST)/test/frame.erofs
 # ---- unit tests: the same sources as ordinary programs of the host -------
 
 guest_tests := wire stream json cgroup command spawn session dying \
-	runner_lane
+	runner_lane lane
 UNIT_TESTS += $(guest_tests:%=tests/guest/%_test)
 
 # $(call guest_test,NAME): NAME_test.c includes NAME.c
