@@ -18,6 +18,7 @@ FOLDER = os.path.join(ROOT, "api", "samples", "guest")
 
 HELLO, READY, BOUND, STARTED, OUTPUT, ENDED, PONG, PROGRESS = range(1, 9)
 WELCOME, PREPARE, BIND, RUN, EXEC, KILL, ACK, PING, POWEROFF = range(65, 74)
+ARM, ADOPT = 74, 75
 
 ENTROPY = bytes(range(64))
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
@@ -66,6 +67,9 @@ GOOD = {
     "exec-plain": ("", EXEC, 4, {8: [b"true"]}),
     "kill": ("", KILL, 3, {1: 2000}),
     "kill-now": ("", KILL, 3, {}),
+    "arm": ("", ARM, 0, {}),
+    "adopt": ("what is left of 60 s", ADOPT, 5, {4: 59750, 6: 49152, 7: 0}),
+    "adopt-plain": ("", ADOPT, 5, {}),
     "ack": ("", ACK, 3, {}),
     "ping": ("", PING, 0, {}),
     "poweroff": ("", POWEROFF, 0, {}),
@@ -96,6 +100,8 @@ BAD = {
                        b"\xa2" + cbor.encode(8) + cbor.encode([b"x"]) +
                        cbor.encode(5) + b"\x9a\xff\xff\xff\xff"),
     "kill-float": ("a float", KILL, 1, b"\xa1\x01\xfa\x3f\x80\x00\x00"),
+    "arm-full": ("ARM has no keys", ARM, 0, {4: 1}),
+    "adopt-code": ("the code came by the lane", ADOPT, 5, {1: b"x"}),
     "ack-full": ("ACK has no keys", ACK, 1, {1: 1}),
 }
 
@@ -110,6 +116,8 @@ SHAPES = {
     RUN: ("run", {1: 1, 2: 0, 3: 0}),
     EXEC: ("exec", {8: 1, 9: 0, 10: 0}),
     KILL: ("kill", {1: 0}),
+    ARM: ("arm", {}),
+    ADOPT: ("adopt", {4: 0, 6: 0, 7: 0}),
 }
 LIMITS = {4: 0, 5: 0, 6: 0, 7: 0}
 
