@@ -132,6 +132,7 @@ static void test_lost_before(void **state)
 		{"NbaWWWWWWWm", "out of turn: an answer", 0, END_VM_LOST},
 		{"Nbah", "did not answer within", 0, END_VM_LOST},
 		{"Nbam", "out of turn: an answer", 0, END_VM_LOST},
+		{"NbacWyh", "channel was closed", 1, END_VM_LOST},
 		{"Nbas", "may not come now", 0, END_GUEST_PROTOCOL},
 		{"NbayWs", "may not come now", 1, END_GUEST_PROTOCOL},
 		{"NbayWx", "killed by signal 9", 1, END_VM_LOST},

@@ -62,7 +62,7 @@ void vm_pooled_waits(struct vm *vm)
 {
 	vm->state = VM_POOLED;
 	vm->bind_deadline_ms = 0;
-	loop_timer_stop(vm->link->loop, &vm->timer);
+	vm_timer_arm(vm);
 	log_info("%s vm=pooled pid=%d lane=%s after_us=%lld", vm->spec.sandbox,
 		 vm_pid(vm), vm->lane.is_ready ? "ready" : "none",
 		 (long long)(clock_mono_us() - vm->created_us));
