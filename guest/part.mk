@@ -39,46 +39,55 @@ $(GUEST)/hutch-init: $(GUEST_OBJS)
 	@echo "  LD      $@"
 	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^ $(GUEST_CBOR)/lib/libcbor.a
 
-# What a runner loads to use its express lane: only lane_call.h's functions are
-# seen from outside.  It takes the few archive members that it needs.
+# What a runner loads to use its express lane: lane.so by ctypes, lane.node by
+# Node-API, whose functions node itself has.  Only lane_call.h's and Node-API's
+# entries are seen from outside; of the archive the few members that are needed
+# are in.  In test/ with a bell in place of the port, for tests of this machine.
 GUEST_LANE_SRCS := guest/runner/lane.c \
 	$(addprefix guest/,wire.c payload.c stream.c json.c ended.c) \
 	$(addprefix api/base/,fd.c bytes.c frame.c)
-GUEST_LANE_OBJS := $(GUEST_LANE_SRCS:%.c=$(GUEST)/pic/%.o)
-DEPS += $(GUEST_LANE_OBJS:.o=.d)
+GUEST_LANE_NODE_SRCS := guest/runner/lane_node.c $(GUEST_LANE_SRCS)
+GUEST_LANE_LDFLAGS := -shared -Wl,--gc-sections,--exclude-libs,ALL \
+	-Wl,-z,relro,-z,now,-z,noexecstack
 
-$(GUEST)/pic/%.o: %.c guest/part.mk
-	@mkdir -p $(@D)
-	@echo "  CC      $< (lane.so)"
-	$(Q)$(GUEST_CC) $(filter-out -fno-pie,$(GUEST_CFLAGS)) -fPIC \
-		-fvisibility=hidden -MMD -MP -c -o $@ $<
-
-$(GUEST_LANE_OBJS): | $(GUEST_CBOR)/lib/libcbor.a
-
-$(GUEST)/lane.so: $(GUEST_LANE_OBJS)
-	@echo "  LD      $@"
-	$(Q)$(GUEST_CC) -shared -Wl,--gc-sections,--exclude-libs,ALL \
-		-Wl,-z,relro,-z,now,-z,noexecstack -Wl,-z,defs -o $@ $^ \
+# $(call guest_lane,FOLDER,NAME,SOURCES,EXTRA LDFLAGS): FOLDER is / or /test/.
+define guest_lane
+$(GUEST)$(1)$(2): $(3:%.c=$(GUEST)/pic$(1)%.o)
+	@mkdir -p $$(@D)
+	@echo "  LD      $$@"
+	$(Q)$(GUEST_CC) $(GUEST_LANE_LDFLAGS) $(4) -o $$@ $$^ \
 		$(GUEST_CBOR)/lib/libcbor.a
+endef
 
-# The same with a bell in place of the port, for tests of this machine.
-$(GUEST)/test/lane.so: $(GUEST_LANE_SRCS) tests/guest/lane_bell.h \
-		$(GUEST)/lane.so
-	@mkdir -p $(@D)
-	@echo "  LD      $@"
+# $(call guest_pic,FOLDER,EXTRA CFLAGS)
+define guest_pic
+$(GUEST)/pic$(1)%.o: %.c guest/part.mk
+	@mkdir -p $$(@D)
+	@echo "  CC      $$< (lane)"
 	$(Q)$(GUEST_CC) $(filter-out -fno-pie,$(GUEST_CFLAGS)) -fPIC \
-		-fvisibility=hidden -include tests/guest/lane_bell.h -shared \
-		-Wl,--gc-sections,--exclude-libs,ALL -o $@ $(GUEST_LANE_SRCS) \
-		$(GUEST_CBOR)/lib/libcbor.a
+		-fvisibility=hidden $(2) -MMD -MP -c -o $$@ $$<
+
+$(GUEST_LANE_NODE_SRCS:%.c=$(GUEST)/pic$(1)%.o): | $(GUEST_CBOR)/lib/libcbor.a
+DEPS += $(GUEST_LANE_NODE_SRCS:%.c=$(GUEST)/pic$(1)%.d)
+endef
+
+$(eval $(call guest_pic,/test/,-include tests/guest/lane_bell.h))
+$(eval $(call guest_pic,/,))
+GUEST_DEFS := -Wl,-z,defs
+GUEST_LANES := $(GUEST)/lane.so $(GUEST)/lane.node
+GUEST_TEST_LANES := $(GUEST)/test/lane.so $(GUEST)/test/lane.node
+$(foreach f,/ /test/,\
+	$(eval $(call guest_lane,$(f),lane.so,$(GUEST_LANE_SRCS),$(GUEST_DEFS)))\
+	$(eval $(call guest_lane,$(f),lane.node,$(GUEST_LANE_NODE_SRCS),)))
 
 # One fixed UUID and time: the same inputs give the same bytes.
 GUEST_UUID := 6d1c3a52-7f0e-4b7a-9d55-68757463681a
 GUEST_EPOCH := 1704067200
 
-$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST)/lane.so $(GUEST_RUNNERS) \
+$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST_LANES) $(GUEST_RUNNERS) \
 		guest/mkinit
 	@echo "  EROFS   $@"
-	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST)/lane.so guest/runner $@ \
+	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST) guest/runner $@ \
 		$(GUEST_UUID) $(GUEST_EPOCH)
 
 # Process 1 of a guest of its own: does the lane's page move?
@@ -91,12 +100,12 @@ $(GUEST)/test/lane-frame: $(GUEST_FRAME_OBJS)
 	@echo "  LD      $@"
 	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^
 
-$(GUEST)/test/frame.erofs: $(GUEST)/test/lane-frame $(GUEST)/lane.so guest/mkinit
+$(GUEST)/test/frame.erofs: $(GUEST)/test/lane-frame $(GUEST_LANES) guest/mkinit
 	@echo "  EROFS   $@"
-	$(Q)guest/mkinit $< $(GUEST)/lane.so guest/runner $@ $(GUEST_UUID) \
+	$(Q)guest/mkinit $< $(GUEST) guest/runner $@ $(GUEST_UUID) \
 		$(GUEST_EPOCH)
 
-guest: $(GUEST)/init.erofs $(GUEST)/test/lane.so $(GUEST)/test/frame.erofs
+guest: $(GUEST)/init.erofs $(GUEST_TEST_LANES) $(GUEST)/test/frame.erofs
 
 .PHONY: guest
 

@@ -44,7 +44,7 @@ static const struct runner_type types[] = {
 				"node", "--experimental-vm-modules",
 				"--disable-warning=ExperimentalWarning", NULL},
 			(const char *const[]){NULL},
-			NULL,
+			"lane.node",
 		},
 	[RUNNER_SHELL] =
 		{

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The python runner on its express lane, without a VM: this test plays the
+"""The runners on their express lane, without a VM: this test plays the
 monitor and init.  A memfd stands for the page, a socket for the doorbell.
 
 test: timeout=300
@@ -20,9 +20,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cbor
 import vm
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-RUNNER = os.path.join(vm.ROOT, "guest", "runner", "python.py")
-LIBRARY = os.path.join(vm.BUILD, "guest", "test", "lane.so")
+RUNNERS = os.path.join(vm.ROOT, "guest", "runner")
+LIBRARIES = os.path.join(vm.BUILD, "guest", "test")
+PYTHON = [sys.executable, "-I", "-B", "python.py"]
+NODE = ["node", "--experimental-vm-modules", "--no-warnings", "node.js"]
 OUT, ERR, PAGE, CHANNEL, BELL = 12, 13, 14, 15, 16
 CLOSED, READY, REQUEST, FINISHING, ANSWERED, ADOPTED = range(6)
 REQUEST_OFF, ANSWER_OFF, PAGE_BYTES = 4096, 1 << 20, 2 << 20
@@ -53,7 +54,7 @@ def hold_places():
 class Runner:
     """One waiting runner, armed."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, argv=PYTHON):
         self.page_fd = os.memfd_create("page")
         os.truncate(self.page_fd, PAGE_BYTES)
         self.page = mmap.mmap(self.page_fd, PAGE_BYTES)
@@ -68,8 +69,8 @@ class Runner:
         for to, fd in places.items():
             os.dup2(fd, to)
         self.proc = subprocess.Popen(
-            [sys.executable, "-I", "-B", folder + "/python.py", "plain",
-             "lane"], stdin=subprocess.DEVNULL, stdout=self.pipes[0][1],
+            [*argv[:-1], os.path.join(folder, argv[-1]), "plain", "lane"],
+            stdin=subprocess.DEVNULL, stdout=self.pipes[0][1],
             stderr=self.pipes[1][1], pass_fds=tuple(places))
         hold_places()
         for _, w in self.pipes:
@@ -180,8 +181,8 @@ class Outcome:
                 f"{self.out[2].bytes()[-600:]}")
 
 
-def ran(folder, code, *args, **kw):
-    with Runner(folder) as r:
+def ran(folder, code, *args, argv=PYTHON, **kw):
+    with Runner(folder, argv) as r:
         r.run(code, *args, **kw)
         o = r.outcome()
         r.resume()
@@ -345,19 +346,77 @@ def test_states(d):
                  f"a request that is none: {what}", o)
 
 
+def test_node(d):
+    if not shutil.which("node"):
+        print("# skip: no node on this machine")
+        return
+
+    def node(code, *args, **kw):
+        return ran(d, code, *args, argv=NODE, **kw)
+
+    o = node("async function run(input, config) { console.log('hi'); "
+             "console.error('err'); return [input.length, config, "
+             "process.env.A] }", "[1,2,3]", config=b'{"a":0.1}',
+             env=[b"A=\xc3\xbc"])
+    case(o.state == ANSWERED and o.end["how"] == "exited" and
+         o.end["result"] == '[3,{"a":0.1},"\u00fc"]'.encode() and
+         o.out[1].bytes() == b"hi\n" and o.out[2].bytes() == b"err\n",
+         "node: result, output, config, env", o)
+    o = node("function run() { null.x }")
+    case(o.end["how"] == "exited" and o.end["code"] == 1 and
+         b"<run>:1" in o.out[2].bytes() and b"node.js" not in
+         o.out[2].bytes(), "node: an exception", o)
+    o = node("function run() { return 10n }")
+    case(o.end["how"] == "result_not_json", "node: not JSON", o)
+    o = node("function run() { return 'x'.repeat(48 * 1024 - 1) }")
+    case(o.end["how"] == "result_too_large", "node: too large", o)
+    o = node("function run() { return 'x'.repeat(48 * 1024 - 2) }")
+    case(o.end["how"] == "exited" and len(o.end["result"]) == 48 << 10,
+         "node: exactly 48 KiB", o)
+    o = node("function run(i) { return i.length }",
+             '"' + "x" * (900 << 10) + '"')
+    case(o.end["result"] == b"%d" % (900 << 10), "node: 900 KiB", o)
+    with Runner(d, NODE) as r:
+        r.run("async function run() { console.log('x'); await new Promise("
+              "(f) => setTimeout(f, 500)); return 5 }")
+        time.sleep(0.2)
+        r.state = ADOPTED
+        case(r.message() == (3, 0, b"5") and drain(r, 0, b"") == b"x\n",
+             "node: adopted")
+    with Runner(d, NODE) as r:
+        r.run("function run() { process.exit(4) }")
+        case(r.proc.wait(30) == 4 and r.state == REQUEST,
+             "node: process.exit before adoption")
+    with Runner(d, NODE) as r:
+        r.resume()
+        m = r.message()
+        case(m and m[0] == 2 and r.state == CLOSED, "node: closed", m)
+        code = b"const run = (i) => i.length"
+        r.channel.sendall(struct.pack("<6I", 1, len(code), 5, 4, 0, 0) +
+                          code + b"[1,2]" + b"null")
+        m = r.message()
+        case(m == (3, 0, b"2"), "node: then a run over the channel", m)
+    codes = "function run() { return Math.random() }"
+    a, b = node(codes), node(codes)
+    case(a.end["result"] != b.end["result"], "node: Math.random differs", a)
+
+
 def main():
-    if not os.path.exists(LIBRARY):
-        print("build/guest/test/lane.so is missing: make guest")
-        return 77
+    for name in ("lane.so", "lane.node"):
+        if not os.path.exists(os.path.join(LIBRARIES, name)):
+            print(f"build/guest/test/{name} is missing: make guest")
+            return 77
     hold_places()
     with tempfile.TemporaryDirectory() as d:
-        shutil.copy(RUNNER, d)
-        shutil.copy(LIBRARY, d)
+        for path in (RUNNERS + "/python.py", RUNNERS + "/node.js",
+                     LIBRARIES + "/lane.so", LIBRARIES + "/lane.node"):
+            shutil.copy(path, d)
         test_answers(d)
         test_caps(d)
         test_adopted(d)
         test_forks(d)
         test_states(d)
+        test_node(d)
     print(f"1..{n_cases}")
     return n_failed != 0
 
