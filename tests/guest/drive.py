@@ -3,10 +3,12 @@
 
   drive.py [--template shell] [--mem 512] [--vcpus 1] [--preload]
            [--restore FOLDER] [--save FOLDER] [--kernel FILE]
-           [--runner KIND] [--verbose] [--costs] [--first-run] [CASE...]
+           [--runner KIND] [--verbose] [--costs] [--first-run] [--lane]
+           [CASE...]
 
 --save leaves a snapshot at READY, --restore starts from one (hutchd's are in
-its cache: with the same hutch-vmm, init image and template).
+its cache: with the same hutch-vmm, init image and template).  --lane arms the
+runner and gives it one run by the express lane.
 
 Cases are substrings of names in scenario.py; none given = all. --costs
 prints time, exits and guest kernel instructions of each phase.
@@ -71,6 +73,18 @@ def first_run(guest, runner, limit):
     guest.on_frame = take
 
 
+def lane_run(guest, runner):
+    """ARM, then one run by the lane; from the request to the answer."""
+    armed = guest.arm(900)
+    before, t = guest.stats(), time.monotonic()
+    c = guest.lane_run(FIRST[runner], "[1,2,3]")
+    ms, s = (time.monotonic() - t) * 1000, guest.stats()
+    print(f"# armed in {armed * 1000:.0f} ms; run by lane {ms:.1f} ms, "
+          f"{s['insn_emulation'] - before['insn_emulation']} insn, "
+          f"{s['exits'] - before['exits']} exits; {c.end}", flush=True)
+    guest.resume()
+
+
 def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("--template", default="shell")
@@ -84,6 +98,7 @@ def main():
     p.add_argument("--restore")
     p.add_argument("--save")
     p.add_argument("--first-run", action="store_true")
+    p.add_argument("--lane", action="store_true")
     p.add_argument("--costs", action="store_true")
     p.add_argument("--no-disk", action="store_true")
     p.add_argument("--pong-limit", type=float, default=2.0)
@@ -115,6 +130,9 @@ def main():
         print(f"# bind {guest.bind(300, mem=a.limit << 20) * 1000:.1f} ms",
               flush=True)
         on("bind")
+        if a.lane:
+            lane_run(guest, a.runner or a.template)
+            on("lane")
         print(f"# ping {guest.ping() * 1000:.1f} ms", flush=True)
         on("ping")
         _, failed = scenario.run_all(
