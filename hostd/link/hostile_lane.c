@@ -54,6 +54,8 @@ static void take_adopt(int status)
 	answer(&m, status);
 }
 
+#define NO_REPLY 1
+
 /* The pieces of one request; true: that was the last. */
 static bool take_piece(int status)
 {
@@ -67,7 +69,8 @@ static bool take_piece(int status)
 	    l.offset != request.len || len > l.total - l.offset ||
 	    bytes_append(&request, body + sizeof(l), len))
 		exit(WRONG_PIECE);
-	answer(&m, status);
+	if (status != NO_REPLY)
+		answer(&m, status);
 	return request.len == l.total;
 }
 
@@ -186,6 +189,9 @@ bool play_lane(char c)
 		return true;
 	case 'i':
 		take_piece(0);
+		return true;
+	case 'C':
+		take_piece(NO_REPLY);
 		return true;
 	case 'I':
 		take_piece(-EBUSY);

@@ -147,23 +147,15 @@ static void test_log_flood(void **state)
 static void test_env_is_wiped(void **state)
 {
 	static const char *const scripts[] = {"brsoE", "h", "S", "x"};
-	static char text[4 + 2 * SECRET_BYTES + 60000];
+	static char text[SECRET_TEXT_BYTES];
 	const char *env[] = {"A=x", text, NULL};
 	uint8_t masked[SECRET_BYTES];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
 		struct seen s = {.destroy_on_end = 1};
-		size_t pad = i % 2 ? 60000 : 0;
 
-		memset(text, 'x', sizeof(text));
-		memcpy(text, "B=", 2);
-		for (size_t k = 0; k < SECRET_BYTES; k++) {
-			masked[k] = (uint8_t)(rand() % 26 + 'a') ^ MASK;
-			text[2 + pad + k] = (char)(masked[k] ^ MASK);
-		}
-		text[2 + pad + SECRET_BYTES] = 0;
-		assert_true(memory_count(masked) > 0);
+		secret_put(text, i % 2 ? SECRET_PAD_BYTES_MAX : 0, masked);
 		run_env = env;
 		play(scripts[i], &s);
 		run_env = NULL;

@@ -234,3 +234,16 @@ unsigned memory_count(const uint8_t masked[SECRET_BYTES])
 	close(mem);
 	return n;
 }
+
+void secret_put(char text[SECRET_TEXT_BYTES], size_t pad,
+		uint8_t masked[SECRET_BYTES])
+{
+	memset(text, 'x', SECRET_TEXT_BYTES);
+	memcpy(text, "B=", 2);
+	for (size_t k = 0; k < SECRET_BYTES; k++) {
+		masked[k] = (uint8_t)(rand() % 26 + 'a') ^ MASK;
+		text[2 + pad + k] = (char)(masked[k] ^ MASK);
+	}
+	text[2 + pad + SECRET_BYTES] = 0;
+	assert_true(memory_count(masked) > 0);
+}

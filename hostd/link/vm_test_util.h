@@ -42,7 +42,13 @@ void play(const char *script, struct seen *s);
 unsigned fds_open(void);
 
 #define SECRET_BYTES 24
-#define MASK	     0x5a /* so that what is looked for is nowhere itself */
+/* So that what is looked for is nowhere itself. */
+#define MASK		     0x5a
+#define SECRET_PAD_BYTES_MAX 60000
+#define SECRET_TEXT_BYTES    (SECRET_PAD_BYTES_MAX + 2 * SECRET_BYTES + 4)
+/* "B=", so many 'x' and a secret of its own, for env; it is in memory now. */
+void secret_put(char text[SECRET_TEXT_BYTES], size_t pad,
+		uint8_t masked[SECRET_BYTES]);
 /* How often a text, each byte of it masked, is in this process's memory. */
 unsigned memory_count(const uint8_t masked[SECRET_BYTES]);
 
