@@ -34,7 +34,7 @@ static const struct link_times times_soft = {
 	.start_ms = 60000,
 	.overrun_ms = 30000,
 	.snapshot_ms = 5 * 60000,
-	.lane_ms = 30000,
+	.lane_ms = 60000,
 };
 
 /* Without VMX and SVM /dev/kvm is a soft one. */

@@ -94,7 +94,7 @@ bool vm_lane_arm(struct vm *vm)
 	return true;
 }
 
-/* READY may be on its way; it is heard, and of no use any more. */
+/* READY may be on its way, or the rehearsal goes on when the VM does. */
 void vm_lane_unready(struct vm *vm)
 {
 	log_warn("%s vm=pooled lane=none: no runner was at its doorbell within "
@@ -127,12 +127,23 @@ static void ready(struct vm *vm, const struct lane_said *said)
 	vm_pooled_waits(vm);
 }
 
+/* Its lane is of no use any more, also when it was claimed meanwhile: a runner
+ * that goes on without a request closes it, and waits on init. */
 static void ready_late(struct vm *vm, const struct lane_said *said)
 {
+	int rc = 0;
+
 	(void)said;
-	if (!vm->lane.is_late)
+	if (!vm->lane.is_late) {
 		out_of_turn(vm, LEV_READY);
+		return;
+	}
 	vm->lane.is_late = false;
+	if (vm->state == VM_RUNNING)
+		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	if (rc)
+		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
+		       strerror(-rc));
 }
 
 /* ---- the request ------------------------------------------------------ */
@@ -410,6 +421,7 @@ static const struct {
 } rules[] = {
 	{VM_ARMED, LEV_READY, ready},
 	{VM_RESTORING, LEV_READY, ready_late},
+	{VM_RUNNING, LEV_READY, ready_late},
 	{VM_LANE_SENDING, LEV_RUN_REFUSED, run_refused},
 	{VM_LANE_GIVEN, LEV_RUN_REFUSED, run_refused},
 	{VM_LANE_GIVEN, LEV_RUN_TAKEN, run_taken},

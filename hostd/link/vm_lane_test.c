@@ -94,10 +94,11 @@ static void look_none(struct pooled *p)
 	pooled_claim(p);
 }
 
-/* READY on its way when the pause was asked for: of no use, but no harm. */
+/* READY on its way when the pause was asked for, or after the VM was resumed:
+ * of no use, but no harm. */
 static void test_ready(void **state)
 {
-	struct pooled p = {.then = look}, q = {.then = look_none}, r = q;
+	struct pooled p = {.then = look}, q = {.then = look_none}, r = q, s = q;
 
 	(void)state;
 	pooled_play(&p, "Nbayqm");
@@ -106,6 +107,8 @@ static void test_ready(void **state)
 	assert_good(&q, "no ready");
 	pooled_play(&r, "NbaWWWWWWWWWyzzrsoE");
 	assert_good(&r, "late");
+	pooled_play(&s, "NbaWWWWWWWWWzzyzrsoE");
+	assert_good(&s, "very late");
 }
 
 /* ---- before the claim -------------------------------------------------- */
@@ -184,6 +187,10 @@ static void test_lost_after(void **state)
 		{"Nbayqn", "an end before the start", END_GUEST_PROTOCOL, 0},
 		{"Nbayqy", "out of turn: a runner waits", END_VM_LOST, 0},
 		{"Nbayqs", "may not come now", END_GUEST_PROTOCOL, 0},
+		{"NbaWWWWWWWWWzzyzyh", "out of turn: a runner waits",
+		 END_VM_LOST, 0},
+		{"NbaWWWWWWWWWyzzyh", "out of turn: a runner waits",
+		 END_VM_LOST, 0},
 		{"NbayqvAm", "out of turn: an answer", END_VM_LOST, 0},
 		{"NbayqvAsy", "out of turn: a runner waits", END_VM_LOST, 1},
 		{"NbayqvAsm", "out of turn: an answer", END_VM_LOST, 1},
@@ -273,11 +280,6 @@ static void test_instead(void **state)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-static void claim_sized(struct pooled *p)
-{
-	pooled_claim(p);
-}
-
 /* A request in many pieces, to a VMM that reads when it likes; and one that
  * does not fit, which goes by the channel. */
 static void test_large(void **state)
@@ -297,7 +299,7 @@ static void test_large(void **state)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		uint64_t before = stats().lane_runs;
 
-		p = (struct pooled){.then = claim_sized, .code_len = t[i].len};
+		p = (struct pooled){.then = pooled_claim, .code_len = t[i].len};
 		pooled_play(&p, t[i].script);
 		assert_good(&p, t[i].script);
 		assert_int_equal(stats().lane_runs - before, t[i].by_lane);
