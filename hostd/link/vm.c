@@ -105,7 +105,7 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 	struct vm *vm = ctx;
 
 	vm->vmm = NULL;
-	if (vm_is_ungiven(vm)) {
+	if (vm_is_ungiven(vm) || vm_lane_is_unread(vm, end)) {
 		vm_pooled_instead(vm);
 		return;
 	}

@@ -16,8 +16,10 @@
  * message that are not in the table below end the VM.
  *
  * From GIVEN on user code may have run: a VM that is lost is lost, no other is
- * restored in its place.  Until then its frame stays in `early`, and what is
- * asked for meanwhile (KILL, another command) behind it.
+ * restored in its place, unless its process ended with the last piece unread (a
+ * process that is killed takes a while to end, and looks alive until then). The
+ * frame stays in `early` until it was taken, and what is asked for meanwhile
+ * (KILL, another command) behind it.
  *
  * The channel is silent until the run is adopted: the session is still at its
  * point before commands, so a frame that comes there breaks the rules.  The
@@ -78,6 +80,11 @@ bool vm_lane_is_open(const struct vm *vm)
 {
 	return vm->state == VM_LANE_OPEN || vm->state == VM_LANE_ADOPTING ||
 	       vm->state == VM_LANE_FINISHING || vm->state == VM_LANE_ANSWERING;
+}
+
+bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end)
+{
+	return vm->state == VM_LANE_GIVEN && end->has_unread;
 }
 
 /* ---- waiting at the doorbell ------------------------------------------ */

@@ -256,7 +256,9 @@ static void test_instead(void **state)
 		const char *script;
 		void (*then)(struct pooled *p);
 	} t[] = {
-		{"Nbayh", claim_dead},	  /* dead when it is claimed */
+		{"Nbayh", claim_dead},	/* dead when it is claimed */
+		{"NbayWx", claim_swap}, /* dies with the request unread */
+		{"NbayWg", claim_swap},	  {"NbayWcWx", claim_swap},
 		{"NbayI", claim_swap},	  /* refuses the request */
 		{"NbayiI", claim_large},  /* a later piece */
 		{"Nbayix", claim_large},  /* dies before it has it all */

@@ -138,7 +138,7 @@ void vm_pooled_instead(struct vm *vm)
 		 "had spoken",
 		 vm->spec.sandbox);
 	vm->is_claimed = false;
-	vm->bind_deadline_ms = 0;
+	vm->bind_deadline_ms = vm->words_deadline_ms = 0;
 	loop_timer_stop(vm->link->loop, &vm->timer);
 	if (vm->vmm)
 		vmm_forget(vm->vmm);

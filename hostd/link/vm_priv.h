@@ -117,6 +117,8 @@ void vm_lane_unready(struct vm *vm); /* READY is late */
 void vm_lane_adopt(struct vm *vm);   /* the run shall be init's command */
 void vm_lane_unpark(struct vm *vm);  /* it answered, and gets more to do */
 bool vm_lane_is_open(const struct vm *vm);
+/* It ended, and its request is still in the socket: nothing ran. */
+bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end);
 void vm_lane_said(void *ctx, enum vmm_type type, const struct vmm_lane *l,
 		  const uint8_t *data, size_t len);
 void vm_lane_replied(struct vm *vm, enum vmm_type type, int status);

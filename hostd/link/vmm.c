@@ -204,7 +204,11 @@ static bool control_read(struct vmm *v, bool *ret_eof)
 			    MSG_DONTWAIT);
 
 	if (n == -EMSGSIZE)
-		return true; /* dropped: no message of ours is that big */
+		return true;	/* dropped: no message of ours is that big */
+	if (n == -ECONNRESET) { /* said once; then come its last words */
+		v->end.has_unread = true;
+		return true;
+	}
 	*ret_eof = n == 0 || (n < 0 && n != -EAGAIN);
 	if (n <= 0)
 		return false;

@@ -34,6 +34,7 @@ struct vmm_args {
 
 struct vmm_end {
 	bool was_killed; /* we asked for it: vmm_kill, vmm_quit */
+	bool has_unread; /* it has not read all that we sent */
 	int why;	 /* enum vmm_why, or -1 when it died without a word */
 	char text[256];
 };
