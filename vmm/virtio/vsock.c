@@ -282,8 +282,10 @@ void vsock_pump(struct vsock *v)
 {
 	struct virtio_dev *d = &v->dev;
 
-	if (!is_serving(v))
+	if (!is_serving(v)) {
+		v->is_missed = true;
 		return;
+	}
 	sockets_pump(v);
 	tx_pump(v);
 	rx_pump(v);
@@ -368,6 +370,7 @@ int vsock_create(struct vsock **ret, struct mem *mem, struct io *io,
 	v->guest_cid = guest_cid;
 	v->ops = ops;
 	v->ctx = ctx;
+	v->is_missed = true;
 	*ret = v;
 	return 0;
 }
@@ -423,12 +426,18 @@ int vsock_answer(struct vsock *v, uint32_t conn, int fd)
 
 void vsock_hold(struct vsock *v, bool is_held)
 {
+	bool is_due;
+
 	pthread_mutex_lock(&v->dev.lock);
 	v->dev.is_held = is_held;
-	if (!is_held)
+	/* Often nothing came meanwhile: the I/O thread may sleep on. */
+	is_due = !is_held && (v->is_missed || v->dev.kicked);
+	if (is_due) {
+		v->is_missed = false;
 		kick_rx(v);
+	}
 	pthread_mutex_unlock(&v->dev.lock);
-	if (!is_held)
+	if (is_due)
 		io_wake(v->io);
 }
 

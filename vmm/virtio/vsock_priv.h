@@ -111,6 +111,7 @@ struct vsock {
 	bool is_tx_stalled; /* too many resets to send */
 	bool is_rx_dry;	    /* no receive buffers: wait for a kick */
 	bool is_event_due;  /* transport reset */
+	bool is_missed;	    /* a pump was asked for and did nothing */
 	struct vsock_stats stats;
 	struct vq_chain chain; /* scratch */
 };
