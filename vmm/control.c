@@ -291,7 +291,7 @@ static void handle_notices(struct control *c)
 		struct vmm_started s = {
 			.version = VMM_CTL_VERSION,
 			.is_soft = c->vm->kvm.is_soft,
-			.n_lanes = lanes_count(&c->vm->lanes),
+			.n_lanes = c->vm->n_lanes,
 			.since_start_ns = ns - c->start_ns,
 		};
 

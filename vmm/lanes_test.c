@@ -138,7 +138,7 @@ static void every_state_and_event(void **unused)
 			assert_int_equal(lanes.n_strays, next == own);
 		}
 		go_to((enum lane_own)own);
-		assert_int_equal(lanes_request(&lanes, 0, 0, 0, NULL, 0),
+		assert_int_equal(lanes_request(&lanes, 0, 0, 0, "", 0),
 				 want[own].request_status);
 		assert_int_equal(lanes.lane[0].own, want[own].request);
 		go_to((enum lane_own)own);

@@ -225,6 +225,7 @@ static void devices_stop(struct vm *vm)
 
 void vm_begin(struct vm *vm, uint64_t now_ns)
 {
+	vm->n_lanes = lanes_count(&vm->lanes);
 	if (!lanes_have_news(&vm->lanes)) {
 		vm_resume(vm);
 		return;

@@ -50,6 +50,7 @@ struct vm {
 	struct virtio_dev *device[DEVICES_MAX];
 	struct disk_state disk_shape[DISKS_MAX]; /* what a snapshot checks */
 	unsigned n_disks, n_devices, n_vcpus;
+	uint32_t n_lanes; /* that came with the snapshot */
 	struct vcpus vcpus;
 	bool is_paused, is_log_forwarded;
 	int pagemap; /* owned: of this process */

@@ -91,7 +91,8 @@ def _():
             trips.append((e["t"] - start) / 1e3)
             start = None
     if "dropped" not in kinds:
-        assert kinds["ring"] == kinds["park"] == 2 * n + 1, kinds
+        assert kinds["ring"] == 2 * n + 1, kinds
+        assert kinds["park"] == 2 * n + 2, "one at the start"
         assert kinds["run"] == kinds["answer"] == n, kinds
     note(f"count={len(trips)} request taken to answer sent, in the VMM: p50 "
          f"{quantile(trips, .5):.1f} us, p99 {quantile(trips, .99):.1f}")

@@ -84,8 +84,9 @@ user:	mov $LANE, %ebx
 	movl $VERSION, (%rbx)
 ready:	movl $READY, STATE(%rbx)
 	call ring
-	cmpl $GIVEN, STATE(%rbx)
-	jne closed
+	mov STATE(%rbx), %eax	/* adopted already is given, too */
+	cmp $READY, %eax
+	je closed
 	movzbl REQUEST(%rbx), %eax
 	cmp $'d', %al
 	je delay
