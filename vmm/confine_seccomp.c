@@ -85,7 +85,7 @@ static const struct rule rules[] = {
 	CALL(I, ppoll),		    /* --sync-io */
 	CALL(I | M, poll),	    /* main loop; hang-up of a connection */
 	CALL(I | M, read),	    /* eventfds */
-	CALL(I | M, sendmsg),
+	CALL(I | M | V, sendmsg),   /* a vCPU: what its lane has to say */
 	CALL(I | M, recvmsg),
 	CALL(I, shutdown),
 	CALL(I | M, close), /* connections; descriptors sent to us */

@@ -244,9 +244,11 @@ static void tell_answer(struct control *c, const struct lane_news *n)
 	} while (piece.lane.offset < piece.lane.total);
 }
 
-/* A VM without an owner has nobody to wait for. */
-static void handle_lanes(struct control *c)
+/* Main thread, or the vCPU that parked last.  A VM without an owner has nobody
+ * to wait for. */
+static void handle_lanes(void *ctx)
 {
+	struct control *c = ctx;
 	struct vm *vm = c->vm;
 	struct lane_news n;
 
@@ -296,6 +298,9 @@ static void handle_notices(struct control *c)
 		};
 
 		(void)send_msg(c, VMM_STARTED, 0, 0, &s, sizeof(s));
+		/* Not before: STARTED is the first message. */
+		if (c->sock >= 0)
+			c->vm->teller.tell = handle_lanes;
 	}
 	while (notice_take_open(n, &open))
 		handle_open(c, &open);
@@ -308,16 +313,24 @@ static void handle_notices(struct control *c)
 		handle_lanes(c);
 }
 
+/* Keeps the teller's lock to the end: nobody says anything after EXIT. */
 enum vmm_why control_run(struct control *c)
 {
+	pthread_mutex_t *lock = &c->vm->teller.lock;
 	struct pollfd p[2] = {
 		{.fd = c->vm->notice.fd, .events = POLLIN},
 		{.fd = c->sock, .events = POLLIN},
 	};
 	struct vmm_exit end;
+	int n;
 
+	c->vm->teller.ctx = c;
+	pthread_mutex_lock(lock);
 	for (;;) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		pthread_mutex_unlock(lock);
+		n = poll(p, 2, -1);
+		pthread_mutex_lock(lock);
+		if (n < 0 && errno != EINTR)
 			vm_end(c->vm, VMM_WHY_HOST, "poll: %s",
 			       strerror(errno));
 		if (p[0].revents)

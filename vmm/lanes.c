@@ -251,7 +251,7 @@ void lanes_resumed(struct lanes *l)
 		struct lane *lane = &l->lane[i];
 
 		lane->request_done = lane->request_total = 0;
-		if (lane->own == LANE_OWN_READY)
+		if (lane->own == LANE_OWN_READY && !(l->news & 1u << i))
 			lane->own = LANE_OWN_CLOSED;
 	}
 	pthread_mutex_unlock(&l->lock);

@@ -142,6 +142,23 @@ static bool is_park_wanted(struct vcpus *s)
 	return __atomic_load_n(&s->want, __ATOMIC_SEQ_CST) == VCPU_PARK;
 }
 
+/* The last one, under the lock: whoever finds all parked finds this told, or
+ * the main thread woken, or waits for the teller's lock. */
+static bool is_teller(struct vm *vm)
+{
+	struct teller *t = &vm->teller;
+
+	if (!lanes_have_news(&vm->lanes))
+		return false;
+	if (pthread_mutex_trylock(&t->lock) == 0) {
+		if (t->tell)
+			return true;
+		pthread_mutex_unlock(&t->lock);
+	}
+	notice_wake(&vm->notice);
+	return false;
+}
+
 static void park(struct vm *vm)
 {
 	struct vcpus *s = &vm->vcpus;
@@ -151,10 +168,13 @@ static void park(struct vm *vm)
 	pthread_cond_signal(&s->parked);
 	if (s->n_parked == s->n) {
 		trace_park(vm->trace, s->n);
-		/* Under the lock: whoever finds all parked finds the main
-		 * thread told, too. */
-		if (lanes_have_news(&vm->lanes))
-			notice_wake(&vm->notice);
+		if (is_teller(vm)) {
+			/* Parked all the same: not in KVM_RUN. */
+			pthread_mutex_unlock(&s->lock);
+			vm->teller.tell(vm->teller.ctx);
+			pthread_mutex_unlock(&vm->teller.lock);
+			pthread_mutex_lock(&s->lock);
+		}
 	}
 	while (is_park_wanted(s))
 		pthread_cond_wait(&s->unparked, &s->lock);

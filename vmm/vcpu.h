@@ -8,8 +8,8 @@
  * immediate_exit before it looks at the request.
  *
  * All vCPUs start parked.  The main thread parks and unparks; a vCPU may ask
- * for all to park (vcpu_park_all), which the last one that does tells the main
- * thread when lanes have news.
+ * for all to park (vcpu_park_all), and the last one that does tells the owner,
+ * or the main thread when that is busy, what lanes have to say.
  */
 #ifndef HUTCH_VCPU_H
 #define HUTCH_VCPU_H

@@ -175,6 +175,7 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 	ioapic_init(&vm->ioapic, &vm->kvm);
 	pvx_init(&vm->pvx, &vm->kvm);
 	lanes_init(&vm->lanes, &vm->mem);
+	pthread_mutex_init(&vm->teller.lock, NULL);
 	if (vcpus_create(&vm->vcpus, vm, o->n_vcpus, e) < 0)
 		return -1;
 	if (add_devices(vm, o, e) < 0)

@@ -33,12 +33,25 @@
 
 #define DEVICES_MAX (DISKS_MAX + 1)
 
+/*
+ * The owner's side.  `lock`: who holds it speaks to the owner, pauses and
+ * resumes; the main thread has it except while it waits.  A vCPU's thread only
+ * ever tries, and tells what its lane has to say when it gets it: a ring then
+ * waits for no other thread.
+ */
+struct teller {
+	pthread_mutex_t lock;
+	void (*tell)(void *ctx); /* NULL: only the main thread */
+	void *ctx;
+};
+
 struct vm {
 	struct kvm kvm;
 	struct mem mem;
 	struct ioapic ioapic;
 	struct pvx pvx;
 	struct lanes lanes;
+	struct teller teller;
 	struct guest_log log;
 	struct notice notice;
 	struct trace *trace; /* owned; NULL = off */
@@ -70,8 +83,8 @@ int vm_start(struct vm *vm, struct err *e);
  * parked, and says so.  now_ns: CLOCK_MONOTONIC. */
 void vm_begin(struct vm *vm, uint64_t now_ns);
 
-/* Main thread.  Paused: all vCPUs parked, no disk operation in flight, no
- * bytes taken from sockets. */
+/* With the teller's lock.  Paused: all vCPUs parked, no disk operation in
+ * flight, no bytes taken from sockets. */
 void vm_pause(struct vm *vm);
 void vm_resume(struct vm *vm);
 /* The run of `lane` goes on as init's command; as lanes_adopt.  A VM that ran
