@@ -171,6 +171,29 @@ def _():
     assert min(came.values()) > 0, came
 
 
+@case("a pause in the middle of a ring: the answer is told once, none is lost")
+def _():
+    n = 3000 if vmmlib.IS_LONG else 300
+    rng = random.Random(2)
+    before = 0
+    for vcpus in (1, 2):
+        with lane_vm(vcpus=vcpus) as vm:
+            for _i in range(n):
+                vm.lane_ready()
+                vm.lane_run(delay(rng.randrange(300000)))
+                time.sleep(rng.random() * 2e-4)
+                vm.pause()
+                vm.resume()
+                if vm.lane_events:  # told before the resume, which was for it
+                    before += 1
+                    assert vm.lane_answer().startswith(b"d")
+                else:
+                    assert vm.lane_answer().startswith(b"d")
+                    vm.resume()
+            assert vm.log() == b"" and vm.stats()["lane_strays"] == 0
+    note(f"count={2 * n} told before the resume: {before}")
+
+
 @case("a paused run is adopted and goes on when it is resumed")
 def _():
     with lane_vm() as vm:
