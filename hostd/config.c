@@ -284,8 +284,24 @@ static char *trim(char *s)
 	return s;
 }
 
-static int read_line(struct config *c, char *line, const char *where,
-		     struct err *e)
+/* A key that comes twice is a mistake: which one was meant? */
+static int first_time(const char *key, unsigned lines[SETTINGS], unsigned line,
+		      const char *where, struct err *e)
+{
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (strcmp(settings[i].key, key))
+			continue;
+		if (lines[i])
+			return err_set(e, ERR_INVALID_REQUEST, NULL,
+				       "%s: %s was given in line %u already",
+				       where, key, lines[i]);
+		lines[i] = line;
+	}
+	return 0;
+}
+
+static int read_line(struct config *c, char *line, unsigned n,
+		     unsigned lines[SETTINGS], const char *where, struct err *e)
 {
 	char *eq, *key = trim(line);
 
@@ -298,13 +314,17 @@ static int read_line(struct config *c, char *line, const char *where,
 			       key);
 	*eq = 0;
 	cut_comment(eq + 1);
-	return config_set(c, trim(key), trim(eq + 1), where, e);
+	key = trim(key);
+	if (first_time(key, lines, n, where, e))
+		return -1;
+	return config_set(c, key, trim(eq + 1), where, e);
 }
 
 int config_read(struct config *c, const char *path, bool is_optional,
 		struct err *e)
 {
 	char *line = NULL, where[CONFIG_TEXT_BYTES_MAX + 32];
+	unsigned lines[SETTINGS] = {0};
 	FILE *f = fopen(path, "re");
 	size_t cap = 0;
 	int rc = 0;
@@ -315,7 +335,7 @@ int config_read(struct config *c, const char *path, bool is_optional,
 		return err_set(e, ERR_INVALID_REQUEST, NULL, "%s: %m", path);
 	for (unsigned n = 1; !rc && getline(&line, &cap, f) >= 0; n++) {
 		snprintf(where, sizeof(where), "%s, line %u", path, n);
-		rc = read_line(c, line, where, e);
+		rc = read_line(c, line, n, lines, where, e);
 	}
 	if (!rc && ferror(f))
 		rc = err_set(e, ERR_INVALID_REQUEST, NULL, "%s: cannot read",

@@ -88,6 +88,8 @@ static void test_refuses(void **state)
 		{"pool_shell = 1024:1", "\"1024:1\""},
 		{"pool_shell = 1x1024x4096x1:1", "neither"},
 		{"pool_shell = 99999999999:1", "neither"},
+		{"graph_places = 5\n\ngraph_places = 5",
+		 "line 3: graph_places was given in line 1 already"},
 		{"= 1", "unknown key \"\""},
 		{"\nlisten = localhost:80",
 		 "line 2: listen = \"localhost:80\""},

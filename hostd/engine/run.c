@@ -429,8 +429,9 @@ static void take_up(struct engine *e, const struct caller *who,
 	}
 	if (template_hashes(e->link, r->spec.base, r->sbx.image_sha256,
 			    r->sbx.kernel_sha256)) {
-		err_set(&err, ERR_CAPACITY, NULL,
-			"The images of %s cannot be read on this host.",
+		err_set(&err, ERR_UNAVAILABLE, NULL,
+			"The images of %s cannot be read on this host; its "
+			"operator finds out why with hutch doctor.",
 			r->spec.base);
 		waiter_refuse(w, &err);
 		run_free(r);

@@ -136,7 +136,7 @@ int auth_check(const struct auth *a, const char *header,
 	if (strncmp(key, "lbb_sk_", 7) || len >= AUTH_KEY_BYTES_MAX)
 		return err_set(e, ERR_UNAUTHORIZED, NULL,
 			       "this is not an environment API key "
-			       "(lbb_sk_...)");
+			       "(lbb_sk_...).");
 	SHA256((const uint8_t *)key, len, hash);
 	for (size_t i = 0; i < a->keys.n; i++)
 		if (!CRYPTO_memcmp(a->keys.list[i].hash, hash, HASH_BYTES))

@@ -157,7 +157,7 @@ def child_bomb():
         equal(r.reason, "oom")
 
 
-@case("J3: a fork bomb: the sandbox still answers within 2 s of a cancel")
+@case("J3: a fork bomb: its whole tree has ended within 4 s of a cancel")
 def fork_bomb():
     command = start("import os\ndef run(i, c):\n"
                     "    while True:\n"

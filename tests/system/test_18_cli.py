@@ -150,6 +150,42 @@ def not_started():
     assert "could not be prepared" in p.stderr, p.stderr
     assert "gone.erofs" in p.stderr and "hutch doctor" in p.stderr, p.stderr
     d.stop()
+    d = Daemon(STATE + "-nowhere", images_dir=f"{folder}/nowhere").start()
+    start = time.monotonic()
+    p = hutch("run", SUM, "--input", "[1]", env={"HUTCH_STATE": d.state})
+    equal((p.returncode, p.stdout), (75, ""), p.stderr)
+    assert "cannot be read on this host" in p.stderr, p.stderr
+    assert "service_unavailable" in p.stderr, p.stderr
+    assert time.monotonic() - start < 30  # it is not waited for
+    d.stop()
+
+
+@case("without room on the disk: what waits says so, and doctor fails")
+def no_room():
+    top = os.path.join(DIR, "small")
+    os.makedirs(top)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", top],
+                   check=True)
+    try:
+        own = {"HUTCH_STATE": f"{top}/state"}
+        p = hutch("run", SUM, "--input", "[1]", "--no-wait", env=own)
+        equal(p.returncode, 75, p.stderr)
+        assert "MiB are free" in p.stderr, p.stderr
+        p = subprocess.Popen(
+            [f"{BUILD}/hutch", "run", SUM, "--input", "[1]"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, **own))
+        time.sleep(3)
+        p.send_signal(signal.SIGINT)
+        said = p.communicate(timeout=60)[1]
+        assert "waiting for room: The host has no disk" in said, said
+        p = hutch("doctor", "--json", env=own)
+        equal(p.returncode, 1)
+        equal([c["grade"] for c in json.loads(p.stdout)["checks"]
+               if c["check"] == "state"], ["fail"])
+    finally:
+        subprocess.run(["umount", "-l", top], check=True)
+    equal(hutch("--url", "http://127.0.0.1:9", "doctor").returncode, 64)
 
 
 @case("a shell script's output is not printed again as its result")

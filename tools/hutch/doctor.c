@@ -74,6 +74,8 @@ int cmd_doctor(struct cli *c, int argc, char **argv)
 		return cli_usage(c, "doctor", &e);
 	if (args.is_help)
 		return cli_help(help, NULL);
+	if (cli_expect_local(c, "hosts are checked", &e))
+		return cli_usage(c, "doctor", &e);
 	if (cli_resolve_state(c, &e))
 		return cli_fail(c, &e);
 	d.is_json = c->is_json;

@@ -14,6 +14,8 @@
 #define MIB	       (1024 * 1024ull)
 #define STATE_MIB_GOOD 8192
 #define CACHE_MIB_GOOD 10240
+/* The smallest disk, and what its file system needs. */
+#define STATE_MIB_MIN  296
 #define STATE_PATH_MAX (107 - sizeof("/admin.sock"))
 
 /* hutchd's own defaults, as it would take them from here. */
@@ -30,7 +32,7 @@ static int load_config(struct config *cfg, struct err *e)
 
 /* Of the folder, or of the nearest parent that is there. */
 static void say_space(struct doctor *d, const char *what, const char *dir,
-		      uint64_t good_mib)
+		      uint64_t good_mib, uint64_t min_mib)
 {
 	char path[CLI_PATH_BYTES_MAX];
 	struct statvfs fs;
@@ -47,7 +49,11 @@ static void say_space(struct doctor *d, const char *what, const char *dir,
 		return;
 	}
 	mib = (uint64_t)fs.f_bavail * fs.f_frsize / MIB;
-	doctor_say(d, mib < good_mib ? DOCTOR_WARN : DOCTOR_OK, what,
+	doctor_say(d,
+		   mib < min_mib    ? DOCTOR_FAIL
+		   : mib < good_mib ? DOCTOR_WARN
+				    : DOCTOR_OK,
+		   what,
 		   mib < good_mib ? "free some space, or name another folder"
 				  : NULL,
 		   "%s: %llu MiB free", dir, (unsigned long long)mib);
@@ -64,14 +70,15 @@ void doctor_folders(struct doctor *d)
 			   "%s: too long for a socket's path",
 			   d->cli->state_dir);
 	else
-		say_space(d, "state", d->cli->state_dir, STATE_MIB_GOOD);
+		say_space(d, "state", d->cli->state_dir, STATE_MIB_GOOD,
+			  STATE_MIB_MIN);
 	if (load_config(&cfg, &e)) {
 		doctor_say(d, DOCTOR_FAIL, "config",
 			   "correct " CONFIG_FILE_DEFAULT ", or run make", "%s",
 			   e.text);
 		return;
 	}
-	say_space(d, "cache", cfg.cache_dir, CACHE_MIB_GOOD);
+	say_space(d, "cache", cfg.cache_dir, CACHE_MIB_GOOD, 0);
 }
 
 /* What to do about an image that cannot be used. */

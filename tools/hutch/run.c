@@ -169,15 +169,18 @@ static bool is_full(const struct err *e)
 	return e->code == ERR_LIMIT_REACHED || e->code == ERR_CAPACITY;
 }
 
-/* Retry-After, as long as there is patience left. */
+/* Retry-After, as long as there is patience left.  Room on the host may not
+ * come: who waits is told what is missing. */
 static void wait_for_place(struct run *r, const struct err *e, int *waited_ms)
 {
 	int left_ms = e->retry_after_s > 0 ? e->retry_after_s * 1000 : 1000;
-	char text[64];
+	char text[256];
 
 	while (left_ms > 0 && *waited_ms < PLACE_WAIT_MS &&
 	       !cli_is_interrupted) {
-		snprintf(text, sizeof(text), "waiting for a place (%d s)",
+		snprintf(text, sizeof(text), "waiting for %s%.200s (%d s)",
+			 e->code == ERR_CAPACITY ? "room: " : "a place",
+			 e->code == ERR_CAPACITY ? e->text : "",
 			 *waited_ms / 1000);
 		progress_show(&r->progress, text);
 		usleep(PLACE_SLICE_MS * 1000);
