@@ -32,13 +32,13 @@ class Figures:
 
     @staticmethod
     def head():
-        return (f"{'measure':<38} {'who':<10} {'n':>4} {'p50':>10} "
+        return (f"{'measure':<44} {'who':<10} {'n':>4} {'p50':>10} "
                 f"{'p99':>10} {'min':>10} {'unit':<5} {'exits':>8} "
                 f"{'guest insn':>11}  goal")
 
     @staticmethod
     def line(r):
-        return (f"{r['measure']:<38} {r['who']:<10} {r['n']:>4} "
+        return (f"{r['measure']:<44} {r['who']:<10} {r['n']:>4} "
                 f"{r['p50']:>10} {r['p99']:>10} {r['min']:>10} "
                 f"{r['unit']:<5} {r['exits']:>8} "
                 f"{r['guest_kernel_instructions']:>11}  {r['goal']}")
