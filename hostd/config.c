@@ -251,12 +251,21 @@ static int set(struct config *c, const struct setting *s, const char *value,
 	return set_text(c, s, value, where, e);
 }
 
-int config_set(struct config *c, const char *key, const char *value,
-	       const char *where, struct err *e)
+static const struct setting *setting_find(const char *key)
 {
 	for (size_t i = 0; i < SETTINGS; i++)
 		if (!strcmp(settings[i].key, key))
-			return set(c, &settings[i], value, where, e);
+			return &settings[i];
+	return NULL;
+}
+
+int config_set(struct config *c, const char *key, const char *value,
+	       const char *where, struct err *e)
+{
+	const struct setting *s = setting_find(key);
+
+	if (s)
+		return set(c, s, value, where, e);
 	return err_set(e, ERR_INVALID_REQUEST, NULL, "%s: unknown key \"%s\"",
 		       where, key);
 }
@@ -288,15 +297,16 @@ static char *trim(char *s)
 static int first_time(const char *key, unsigned lines[SETTINGS], unsigned line,
 		      const char *where, struct err *e)
 {
-	for (size_t i = 0; i < SETTINGS; i++) {
-		if (strcmp(settings[i].key, key))
-			continue;
-		if (lines[i])
-			return err_set(e, ERR_INVALID_REQUEST, NULL,
-				       "%s: %s was given in line %u already",
-				       where, key, lines[i]);
-		lines[i] = line;
-	}
+	const struct setting *s = setting_find(key);
+	unsigned *seen = s ? &lines[s - settings] : NULL;
+
+	if (!s)
+		return 0; /* config_set says so */
+	if (*seen)
+		return err_set(e, ERR_INVALID_REQUEST, NULL,
+			       "%s: %s was given in line %u already", where,
+			       key, *seen);
+	*seen = line;
 	return 0;
 }
 

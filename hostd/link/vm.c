@@ -410,15 +410,25 @@ static void on_template_progress(void *ctx, const char *text)
 	vm->ops->progress(vm->ctx, text);
 }
 
-struct vm *vm_new(struct link *link, const struct vm_spec *spec,
-		  const struct shape *shape)
+struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
+		  struct err *e)
 {
-	struct vm *vm = calloc(1, sizeof(*vm));
+	struct shape shape;
+	struct vm *vm;
 
-	if (!vm || template_get(link, shape, &vm->t)) {
-		free(vm);
+	if (link->is_stopping) {
+		err_set(e, ERR_UNAVAILABLE, NULL, NULL);
 		return NULL;
 	}
+	if (shape_for(spec->base, &spec->limits, &shape, e))
+		return NULL;
+	vm = calloc(1, sizeof(*vm));
+	if (!vm || template_get(link, &shape, &vm->t)) {
+		free(vm);
+		err_set(e, ERR_INTERNAL, NULL, "out of memory");
+		return NULL;
+	}
+	vm->ctx = ctx;
 	vm->link = link;
 	vm->spec = *spec;
 	vm->created_us = clock_mono_us();
@@ -434,18 +444,11 @@ struct vm *vm_new(struct link *link, const struct vm_spec *spec,
 int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 	      const struct vm_ops *ops, void *ctx, struct err *e)
 {
-	struct shape shape;
-	struct vm *vm;
+	struct vm *vm = vm_new(link, spec, ctx, e);
 
-	if (link->is_stopping)
-		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
-	if (shape_for(spec->base, &spec->limits, &shape, e))
-		return -1;
-	vm = vm_new(link, spec, &shape);
 	if (!vm)
-		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+		return -1;
 	vm->ops = ops;
-	vm->ctx = ctx;
 	vm->waiter.progress = on_template_progress;
 	vm->waiter.done = on_template;
 	vm->waiter.ctx = vm;

@@ -9,6 +9,15 @@
 #include "vm_priv.h"
 #include <errno.h>
 
+int vm_early_send(struct vm *vm)
+{
+	int rc = bytes_append_secret(&vm->channel.out, vm->early.data,
+				     vm->early.len);
+
+	bytes_finish_secret(&vm->early);
+	return rc;
+}
+
 /* A command's deadline runs: it is with the guest. */
 static bool is_given(const struct vm *vm)
 {

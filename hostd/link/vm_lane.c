@@ -134,12 +134,22 @@ static void ready(struct vm *vm, const struct lane_said *said)
 	vm_pooled_waits(vm);
 }
 
+/* The vCPUs run again, unless what came before failed (rc) or this does: then
+ * the VM ends.  Did they? */
+static bool go_on(struct vm *vm, int rc)
+{
+	if (!rc)
+		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	if (rc)
+		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
+		       strerror(-rc));
+	return !rc;
+}
+
 /* Its lane is of no use any more, also when it was claimed meanwhile: a runner
  * that goes on without a request closes it, and waits on init. */
 static void ready_late(struct vm *vm, const struct lane_said *said)
 {
-	int rc = 0;
-
 	(void)said;
 	if (!vm->lane.is_late) {
 		out_of_turn(vm, LEV_READY);
@@ -147,10 +157,7 @@ static void ready_late(struct vm *vm, const struct lane_said *said)
 	}
 	vm->lane.is_late = false;
 	if (vm->state == VM_RUNNING)
-		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
-	if (rc)
-		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
-		       strerror(-rc));
+		go_on(vm, 0);
 }
 
 /* ---- the request ------------------------------------------------------ */
@@ -273,16 +280,6 @@ void vm_lane_adopt(struct vm *vm)
 		       strerror(-rc));
 }
 
-/* What was asked for meanwhile goes the usual way. */
-static int early_send(struct vm *vm)
-{
-	int rc = bytes_append_secret(&vm->channel.out, vm->early.data,
-				     vm->early.len);
-
-	bytes_finish_secret(&vm->early);
-	return rc;
-}
-
 /* The guest goes on, and the run is a command as any other. */
 static void adopted(struct vm *vm, const struct lane_said *said)
 {
@@ -303,7 +300,7 @@ static void adopted(struct vm *vm, const struct lane_said *said)
 			   : left > 0	  ? (uint32_t)left
 					  : 1);
 	if (!rc)
-		rc = early_send(vm);
+		rc = vm_early_send(vm); /* what was asked for meanwhile */
 	if (rc) {
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
 		return;
@@ -341,15 +338,8 @@ static void adopt_failed(struct vm *vm, const struct lane_said *said)
 /* Nobody runs in there until there is more to do. */
 void vm_lane_unpark(struct vm *vm)
 {
-	int rc = early_send(vm);
-
 	vm->lane.is_parked = false;
-	if (!rc)
-		rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
-	if (rc)
-		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
-		       strerror(-rc));
-	else
+	if (go_on(vm, vm_early_send(vm)))
 		channel_flush(&vm->channel);
 }
 

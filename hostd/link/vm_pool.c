@@ -73,18 +73,11 @@ int vm_create_pooled(struct vm **ret, struct link *link,
 		     const struct vm_spec *spec, const struct vm_pool_ops *ops,
 		     void *ctx, struct err *e)
 {
-	struct shape shape;
-	struct vm *vm;
+	struct vm *vm = vm_new(link, spec, ctx, e);
 
-	if (link->is_stopping)
-		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
-	if (shape_for(spec->base, &spec->limits, &shape, e))
-		return -1;
-	vm = vm_new(link, spec, &shape);
 	if (!vm)
-		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
+		return -1;
 	vm->pool_ops = ops;
-	vm->ctx = ctx;
 	vm->state = VM_RESTORING;
 	if (!template_is_current(vm->t)) {
 		template_recheck(vm->t);
@@ -152,7 +145,7 @@ void vm_pooled_instead(struct vm *vm)
 }
 
 /* Silent since BOUND, and nothing of it unread. */
-bool vm_is_untouched(const struct vm *vm)
+static bool is_untouched(const struct vm *vm)
 {
 	uint8_t byte;
 
@@ -169,7 +162,7 @@ void vm_pooled_resume(struct vm *vm)
 	int rc;
 
 	/* Parked, it has nothing to say on either socket. */
-	if (!vm_is_untouched(vm) || !vmm_is_quiet(vm->vmm)) {
+	if (!is_untouched(vm) || !vmm_is_quiet(vm->vmm)) {
 		vm_pooled_instead(vm);
 		return;
 	}
@@ -187,15 +180,10 @@ void vm_pooled_resume(struct vm *vm)
 /* It runs: from here on it is as any other VM that is bound. */
 static void resumed(struct vm *vm)
 {
-	int rc;
-
 	vm->is_claimed = false;
 	vm->state = VM_RUNNING;
 	vm->session.state = SES_BOUND;
-	rc = bytes_append_secret(&vm->channel.out, vm->early.data,
-				 vm->early.len);
-	bytes_finish_secret(&vm->early);
-	if (rc) {
+	if (vm_early_send(vm)) {
 		vm_end(vm, END_NOT_STARTED, "out of memory");
 		return;
 	}
@@ -212,7 +200,7 @@ void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
 		else if (vm->session.state == SES_PREPARED)
 			vm_pooled_waits(vm);
 	} else if (type == VMM_RESUME && vm->state == VM_RESUMING) {
-		if (status || !vm_is_untouched(vm))
+		if (status || !is_untouched(vm))
 			vm_pooled_instead(vm);
 		else
 			resumed(vm);

@@ -81,12 +81,14 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 		     void (*channel_ended)(struct channel *c, int rc),
 		     struct err *e);
 
-/* Fresh identity and the early commands into the channel, in one write. */
-int vm_bind_send(struct vm *vm);
+/* vm_command.c: what was asked for early goes into the channel, and is wiped
+ * here.  0 or -ENOMEM. */
+int vm_early_send(struct vm *vm);
 
 /* vm.c, for its other files. */
-struct vm *vm_new(struct link *link, const struct vm_spec *spec,
-		  const struct shape *shape);
+/* In the link's list, not started; NULL with `e`. */
+struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
+		  struct err *e);
 int vm_begin_process(struct vm *vm, struct err *e);
 void vm_free(struct vm *vm);
 void vm_start_post(struct vm *vm);
@@ -127,7 +129,6 @@ void vm_lane_writable(void *ctx);
 /* vm_pool.c, for vm_lane.c. */
 void vm_pooled_pause(struct vm *vm);
 void vm_pooled_waits(struct vm *vm);
-bool vm_is_untouched(const struct vm *vm);
 
 void vms_destroy(struct link *l); /* kill, wait, no callbacks */
 

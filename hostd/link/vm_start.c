@@ -38,7 +38,8 @@ static int identity_make(const struct vm *vm, struct gp_identity *id)
 	return 0;
 }
 
-int vm_bind_send(struct vm *vm)
+/* Fresh identity and the early commands into the channel, in one write. */
+static int bind_send(struct vm *vm)
 {
 	struct gp_identity id = {0};
 	int rc = identity_make(vm, &id);
@@ -46,10 +47,9 @@ int vm_bind_send(struct vm *vm)
 	if (!rc)
 		rc = gp_down_bind(&vm->channel.out, &id);
 	if (!rc)
-		rc = bytes_append_secret(&vm->channel.out, vm->early.data,
-					 vm->early.len);
+		rc = vm_early_send(vm);
 	explicit_bzero(&id, sizeof(id));
-	bytes_finish_secret(&vm->early);
+	bytes_finish_secret(&vm->early); /* also when BIND failed */
 	channel_flush(&vm->channel);
 	return rc;
 }
@@ -121,7 +121,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
 			  channel_ended, &peer);
 	if (!rc)
-		rc = vm_bind_send(vm);
+		rc = bind_send(vm);
 	if (rc)
 		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
 			       strerror(-rc));

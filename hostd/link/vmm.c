@@ -45,7 +45,7 @@ struct vmm {
 	struct loop_watch log_watch; /* fd: our end of the pipe */
 	struct vmm_log log;
 	uint32_t seq, run_seq; /* of the last request, of the last piece */
-	bool is_killed, has_started, is_forgotten;
+	bool is_killed, has_started;
 	struct vmm_end end;
 };
 
@@ -421,17 +421,16 @@ static void forgotten_gone(void *ctx, const struct vmm_end *end)
 	(void)end;
 }
 
+static const struct vmm_ops forgotten = {
+	.started = forgotten_started,
+	.replied = forgotten_replied,
+	.gone = forgotten_gone,
+};
+
 void vmm_forget(struct vmm *v)
 {
-	static const struct vmm_ops none = {
-		.started = forgotten_started,
-		.replied = forgotten_replied,
-		.gone = forgotten_gone,
-	};
-
-	v->ops = &none;
+	v->ops = &forgotten;
 	v->ctx = NULL;
-	v->is_forgotten = true;
 	vmm_kill(v);
 }
 
@@ -443,7 +442,7 @@ void vmms_forgotten_destroy(struct link *link)
 	{
 		struct vmm *v = container_of(pos, struct vmm, node);
 
-		if (v->is_forgotten)
+		if (v->ops == &forgotten)
 			vmm_destroy(v);
 	}
 }
