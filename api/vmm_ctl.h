@@ -96,6 +96,8 @@ struct vmm_lane {
 	uint32_t pad;
 };
 static_assert(sizeof(struct vmm_lane) == 16, "wire");
+/* Bytes that one piece takes. */
+#define VMM_LANE_PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))
 
 struct vmm_stats {
 	uint64_t exits; /* KVM_RUN returns to user space, all vCPUs */

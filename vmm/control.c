@@ -7,7 +7,6 @@
 #include "control.h"
 #include "fd.h"
 #include "guest_proto.h"
-#include "lane.h"
 #include "log.h"
 #include "snapshot/snapshot.h"
 #include <errno.h>
@@ -15,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))
 
 struct request {
 	struct vmm_msg head;
@@ -225,7 +222,7 @@ static void tell_answer(struct control *c, const struct lane_news *n)
 {
 	static struct {
 		struct vmm_lane lane;
-		uint8_t bytes[PIECE_BYTES_MAX];
+		uint8_t bytes[VMM_LANE_PIECE_BYTES_MAX];
 	} piece;
 	uint32_t len;
 
@@ -233,8 +230,8 @@ static void tell_answer(struct control *c, const struct lane_news *n)
 	piece.lane = (struct vmm_lane){.lane = n->lane, .total = n->len};
 	do {
 		len = n->len - piece.lane.offset;
-		if (len > PIECE_BYTES_MAX)
-			len = PIECE_BYTES_MAX;
+		if (len > VMM_LANE_PIECE_BYTES_MAX)
+			len = VMM_LANE_PIECE_BYTES_MAX;
 		if (mem_read(&c->vm->mem, n->at + piece.lane.offset,
 			     piece.bytes, len) < 0)
 			len = piece.lane.total = 0;

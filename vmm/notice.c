@@ -50,8 +50,8 @@ void notice_end(struct notice *n, enum vmm_why why, const char *fmt, ...)
 void notice_started(struct notice *n, uint64_t ns)
 {
 	pthread_mutex_lock(&n->lock);
-	if (!n->was_started) {
-		n->was_started = n->has_started = true;
+	if (!n->started_ns) {
+		n->has_started = true;
 		n->started_ns = ns;
 	}
 	pthread_mutex_unlock(&n->lock);

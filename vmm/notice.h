@@ -23,9 +23,10 @@ struct notice_open {
 struct notice {
 	pthread_mutex_t lock;
 	int fd; /* owned: eventfd */
-	bool has_end, has_started, was_started;
+	bool has_end, has_started;
 	struct vmm_exit end;
-	uint64_t started_ns; /* CLOCK_MONOTONIC of the first KVM_RUN */
+	uint64_t
+		started_ns; /* CLOCK_MONOTONIC of the first KVM_RUN; 0 = none */
 	uint32_t n_opens, n_devices, n_devices_lost;
 	struct notice_open open[NOTICE_OPENS_MAX];
 	struct vmm_exit device[NOTICE_DEVICES_MAX];

@@ -58,8 +58,6 @@ int vmm_start(struct vmm **ret, struct link *link, const struct vmm_args *args,
 	      const struct vmm_ops *ops, void *ctx, struct err *e);
 /* PAUSE, RESUME, SNAPSHOT, STATS, LOG.  0 or -errno. */
 int vmm_ask(struct vmm *v, enum vmm_type type, const int *fds, size_t n_fds);
-/* Bytes of a request that one piece takes. */
-#define VMM_LANE_PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))
 /*
  * VMM_LANE_RUN: one piece of a request, `data` holding the bytes at l->offset.
  * `replied` tells how the last piece was taken, or that one was refused.
