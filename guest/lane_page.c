@@ -29,10 +29,12 @@ static int pool_set(const char *n)
 static int page_map(struct lane_page *p, const char **ret_what)
 {
 	void *at;
+	int rc;
 
 	*ret_what = POOL_FILE;
-	if (pool_set("1"))
-		return -errno;
+	rc = pool_set("1");
+	if (rc)
+		return rc;
 	*ret_what = "memfd";
 	p->fd = memfd_create("lane", MFD_HUGETLB | MFD_HUGE_2MB | MFD_CLOEXEC);
 	if (p->fd < 0 || ftruncate(p->fd, LANE_PAGE_BYTES))

@@ -92,3 +92,17 @@ int payload_decode(enum gp_type type, const void *payload, size_t len,
 	snprintf(why, why_cap, "frame type %u is not the host's", type);
 	return -EPROTO;
 }
+
+int payload_env_pack(struct bytes *out, struct span list)
+{
+	struct span item;
+	int rc = 0;
+
+	while (!rc && wire_list_next(&list, &item)) {
+		if (memchr(item.data, 0, item.len))
+			continue;
+		rc = bytes_append(out, item.data, item.len);
+		rc = rc ? rc : bytes_append(out, "", 1);
+	}
+	return rc;
+}

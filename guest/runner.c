@@ -154,18 +154,6 @@ void runner_collect(struct command *c)
 
 /* ---- to the runner ----------------------------------------------------- */
 
-static void env_pack(struct bytes *b, struct span list)
-{
-	struct span item;
-
-	while (wire_list_next(&list, &item)) {
-		if (memchr(item.data, 0, item.len))
-			continue;
-		bytes_append(b, item.data, item.len);
-		bytes_append(b, "", 1);
-	}
-}
-
 /* Header and parts in one write; what does not fit follows by EPOLLOUT. */
 static int request_write(struct command *c, const struct wire_map *m)
 {
@@ -181,7 +169,8 @@ static int request_write(struct command *c, const struct wire_map *m)
 	for (int i = 1; i < 3; i++)
 		if (!part[i].data)
 			part[i] = null_text;
-	env_pack(&env, m->v[GP_RUN_ENV].s);
+	if (payload_env_pack(&env, m->v[GP_RUN_ENV].s))
+		return -ENOMEM;
 	h.code_len = (uint32_t)part[0].len;
 	h.input_len = (uint32_t)part[1].len;
 	h.config_len = (uint32_t)part[2].len;

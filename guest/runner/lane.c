@@ -285,16 +285,10 @@ static struct lane_part part_of(const struct wire_value *v, const char *absent)
 
 static int env_take(struct span list, struct lane_part *ret)
 {
-	struct span item;
-	int rc = 0;
+	int rc;
 
 	lane.env.len = 0;
-	while (!rc && wire_list_next(&list, &item)) {
-		if (memchr(item.data, 0, item.len))
-			continue;
-		rc = bytes_append(&lane.env, item.data, item.len);
-		rc = rc ? rc : bytes_append(&lane.env, "", 1);
-	}
+	rc = payload_env_pack(&lane.env, list);
 	*ret = (struct lane_part){lane.env.data, lane.env.len};
 	return rc;
 }
