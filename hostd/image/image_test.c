@@ -49,6 +49,12 @@ static int file_new(const char *name)
 	return fd;
 }
 
+static void skip_without_mke2fs(void)
+{
+	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK))
+		skip();
+}
+
 static void test_disk(void **state)
 {
 	uint64_t copied = 0;
@@ -58,8 +64,7 @@ static void test_disk(void **state)
 	int fd, copy;
 
 	(void)state;
-	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK))
-		skip();
+	skip_without_mke2fs();
 	assert_int_equal(disk_template_open(folder, &fd, &e), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_true((uint64_t)st.st_size == DISK_VIRTUAL_BYTES);
@@ -91,8 +96,7 @@ static void test_disk_is_reproducible(void **state)
 	int fd;
 
 	(void)state;
-	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK))
-		skip();
+	skip_without_mke2fs();
 	snprintf(path, sizeof(path), "%s/disks/" DISK_FORMAT, folder);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(disk_template_open(folder, &fd, &e), 0);
@@ -135,8 +139,7 @@ static void test_disk_of_many(void **state)
 	int fd;
 
 	(void)state;
-	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK))
-		skip();
+	skip_without_mke2fs();
 	assert_int_equal(disk_template_open(folder, &fd, &e), 0);
 	assert_int_equal(sparse_hash(fd, a), 0);
 	close(fd);

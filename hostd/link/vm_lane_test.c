@@ -115,11 +115,7 @@ static void test_ready(void **state)
 
 static void test_lost_before(void **state)
 {
-	static const struct {
-		const char *script, *text;
-		unsigned waiting;
-		enum end_reason why;
-	} t[] = {
+	static const struct pooled_lost t[] = {
 		{"G", "has 5 lanes", 0, END_VM_LOST},
 		{"NyW", "out of turn: a runner waits", 0, END_VM_LOST},
 		{"NbaY", "out of turn: a runner waits", 0, END_VM_LOST},
@@ -144,16 +140,7 @@ static void test_lost_before(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		struct pooled p = {0};
-
-		pooled_play(&p, t[i].script);
-		if (!strstr(p.text, t[i].text))
-			fail_msg("script %s: '%s'", t[i].script, p.text);
-		assert_int_equal(p.why, t[i].why);
-		assert_int_equal(p.waiting, t[i].waiting);
-		assert_int_equal(p.gone, 1);
-	}
+	pooled_lost_check(t, sizeof(t) / sizeof(t[0]));
 }
 
 /* ---- after the request was handed over --------------------------------- */
@@ -225,29 +212,10 @@ static void test_after_the_end(void **state)
 
 /* ---- another in its place ---------------------------------------------- */
 
-static void claim_swap(struct pooled *p)
-{
-	pooled_claim(p);
-	script_swap("brsoE");
-}
-
-static void claim_late(struct pooled *p)
-{
-	usleep(150000); /* what it says now is not read yet */
-	claim_swap(p);
-}
-
-static void claim_dead(struct pooled *p)
-{
-	assert_int_equal(kill(vm_pid(p->vm), SIGKILL), 0);
-	usleep(50000);
-	claim_swap(p);
-}
-
 static void claim_large(struct pooled *p)
 {
 	p->code_len = LARGE_BYTES;
-	claim_swap(p);
+	pooled_claim_swap(p);
 }
 
 static void test_instead(void **state)
@@ -256,18 +224,19 @@ static void test_instead(void **state)
 		const char *script;
 		void (*then)(struct pooled *p);
 	} t[] = {
-		{"Nbayh", claim_dead},	/* dead when it is claimed */
-		{"NbayWx", claim_swap}, /* dies with the request unread */
-		{"NbayWg", claim_swap},	  {"NbayWcWx", claim_swap},
-		{"NbayI", claim_swap},	  /* refuses the request */
-		{"NbayiI", claim_large},  /* a later piece */
-		{"Nbayix", claim_large},  /* dies before it has it all */
-		{"Nbayih", claim_large},  /* does not take it */
-		{"Nbayis", claim_large},  /* speaks instead */
-		{"Nbayiyh", claim_large}, /* rings once more */
-		{"NbayWBh", claim_late},  /* a word, unread */
-		{"NbayWyh", claim_late},  /* a second ring, unread */
-		{"NbayWmh", claim_late},  /* an answer to nothing */
+		{"Nbayh", pooled_claim_dead},  /* dead when it is claimed */
+		{"NbayWx", pooled_claim_swap}, /* dies with the request unread
+						*/
+		{"NbayWg", pooled_claim_swap},	{"NbayWcWx", pooled_claim_swap},
+		{"NbayI", pooled_claim_swap},	/* refuses the request */
+		{"NbayiI", claim_large},	/* a later piece */
+		{"Nbayix", claim_large},	/* dies before it has it all */
+		{"Nbayih", claim_large},	/* does not take it */
+		{"Nbayis", claim_large},	/* speaks instead */
+		{"Nbayiyh", claim_large},	/* rings once more */
+		{"NbayWBh", pooled_claim_late}, /* a word, unread */
+		{"NbayWyh", pooled_claim_late}, /* a second ring, unread */
+		{"NbayWmh", pooled_claim_late}, /* an answer to nothing */
 	};
 
 	(void)state;

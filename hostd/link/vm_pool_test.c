@@ -29,11 +29,7 @@ static void test_good(void **state)
 /* Nothing of it before its claim is believed to be more than it is. */
 static void test_lost_before(void **state)
 {
-	static const struct {
-		const char *script, *text;
-		unsigned waiting;
-		enum end_reason why;
-	} t[] = {
+	static const struct pooled_lost t[] = {
 		{"B", "cannot take its identity: bad", 0, END_VM_LOST},
 		{"h", "did not answer within", 0, END_VM_LOST},
 		{"bh", "did not answer within", 0, END_VM_LOST},
@@ -50,16 +46,7 @@ static void test_lost_before(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		struct pooled p = {0};
-
-		pooled_play(&p, t[i].script);
-		if (!strstr(p.text, t[i].text))
-			fail_msg("script %s: '%s'", t[i].script, p.text);
-		assert_int_equal(p.why, t[i].why);
-		assert_int_equal(p.waiting, t[i].waiting);
-		assert_int_equal(p.gone, 1);
-	}
+	pooled_lost_check(t, sizeof(t) / sizeof(t[0]));
 }
 
 static void test_lost_after(void **state)
@@ -91,41 +78,20 @@ static void test_lost_after(void **state)
 
 /* ---- another in its place ---------------------------------------------- */
 
-static void claim_dead(struct pooled *p)
-{
-	assert_int_equal(kill(vm_pid(p->vm), SIGKILL), 0);
-	usleep(50000);
-	pooled_claim(p);
-	script_swap("brsoE");
-}
-
-static void claim_late(struct pooled *p)
-{
-	usleep(150000); /* what it says now is not read yet */
-	pooled_claim(p);
-	script_swap("brsoE");
-}
-
-static void claim_swap(struct pooled *p)
-{
-	pooled_claim(p);
-	script_swap("brsoE");
-}
-
 static void test_instead(void **state)
 {
 	static const struct {
 		const char *script;
 		void (*then)(struct pooled *p);
 	} t[] = {
-		{"bz", claim_dead},    /* dead when it is claimed */
-		{"bzWBh", claim_late}, /* a second word, unread */
-		{"bzWx", claim_late},  /* part of a frame, then death */
-		{"bzWch", claim_late}, /* no channel */
-		{"bzZh", claim_swap},  /* refuses to go on */
-		{"bzh", claim_swap},   /* does not go on */
-		{"bzg", claim_swap},   /* dies instead of going on */
-		{"bzWs", claim_swap},  /* speaks instead of going on */
+		{"bz", pooled_claim_dead},    /* dead when it is claimed */
+		{"bzWBh", pooled_claim_late}, /* a second word, unread */
+		{"bzWx", pooled_claim_late},  /* part of a frame, then death */
+		{"bzWch", pooled_claim_late}, /* no channel */
+		{"bzZh", pooled_claim_swap},  /* refuses to go on */
+		{"bzh", pooled_claim_swap},   /* does not go on */
+		{"bzg", pooled_claim_swap},   /* dies instead of going on */
+		{"bzWs", pooled_claim_swap},  /* speaks instead of going on */
 	};
 
 	(void)state;

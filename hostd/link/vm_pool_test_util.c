@@ -2,6 +2,7 @@
 #include "vm_pool_test_util.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -119,4 +120,37 @@ void script_swap(const char *script)
 	assert_int_equal(dup3(fd, t->files.state_fd, O_CLOEXEC),
 			 t->files.state_fd);
 	close(fd);
+}
+
+void pooled_claim_swap(struct pooled *p)
+{
+	pooled_claim(p);
+	script_swap("brsoE");
+}
+
+void pooled_claim_late(struct pooled *p)
+{
+	usleep(150000); /* what it says now is not read yet */
+	pooled_claim_swap(p);
+}
+
+void pooled_claim_dead(struct pooled *p)
+{
+	assert_int_equal(kill(vm_pid(p->vm), SIGKILL), 0);
+	usleep(50000);
+	pooled_claim_swap(p);
+}
+
+void pooled_lost_check(const struct pooled_lost *t, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct pooled p = {0};
+
+		pooled_play(&p, t[i].script);
+		if (!strstr(p.text, t[i].text))
+			fail_msg("script %s: '%s'", t[i].script, p.text);
+		assert_int_equal(p.why, t[i].why);
+		assert_int_equal(p.waiting, t[i].waiting);
+		assert_int_equal(p.gone, 1);
+	}
 }

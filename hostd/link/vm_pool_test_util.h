@@ -25,6 +25,13 @@ void test_loop_for(int64_t ms);
 void pooled_begin(struct pooled *p, const char *script);
 /* From the start to the end, whoever hears of that. */
 void pooled_play(struct pooled *p, const char *script);
+/* Scripts that end before a claim: how the pool hears of that. */
+struct pooled_lost {
+	const char *script, *text; /* a part of the reason's */
+	unsigned waiting;
+	enum end_reason why;
+};
+void pooled_lost_check(const struct pooled_lost *t, size_t n);
 /* Nothing is left of it: no process, no uid. */
 void pooled_clean(void);
 /* Claim it for a RUN; for `then`. */
@@ -32,5 +39,11 @@ void pooled_claim(struct pooled *p);
 void pooled_stop(struct pooled *p); /* only leaves the loop */
 /* What is restored from now on plays this. */
 void script_swap(const char *script);
+/* For `then`: claim it, and let another that is restored in its place be a good
+ * one.  late: when what it says after it waits is there, unread; dead: it was
+ * killed. */
+void pooled_claim_swap(struct pooled *p);
+void pooled_claim_late(struct pooled *p);
+void pooled_claim_dead(struct pooled *p);
 
 #endif

@@ -9,11 +9,10 @@ import json
 import os
 import re
 import signal
-import threading
 import time
 
 from hutchlib import (Daemon, STATE, case, equal, hutch, main, median, note,
-                      wait_until)
+                      results_at_once, wait_until)
 
 WHO = r"""
 import os, random, secrets, socket, tempfile, time, uuid
@@ -178,18 +177,9 @@ def killed():
 
 @case("a burst of six: two claim, four restore, all right")
 def burst():
-    c, got = d.client(), []
     before = filled(d, 2)
-
-    def one(i):
-        got.append(c.run(NOTHING, input=i).result)
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    equal(sorted(got), list(range(6)))
+    equal(sorted(results_at_once(d.client(), NOTHING, range(6))),
+          list(range(6)))
     p = pool(d)
     equal(p["hits"] + p["misses"] - before["hits"] - before["misses"], 6)
     assert p["hits"] - before["hits"] >= 2, p

@@ -9,11 +9,10 @@ import json
 import os
 import re
 import signal
-import threading
 import time
 
 from hutchlib import (Daemon, STATE, case, equal, hutch, main, median, note,
-                      wait_until)
+                      results_at_once, wait_until)
 
 SLEEP = "import time\ndef run(i, c):\n    time.sleep(i)\n    return 'slept'"
 NOTHING = "def run(i, c): return i"
@@ -256,19 +255,10 @@ def killed_before():
 
 @case("four at once: one by the lane, all right")
 def burst():
-    c, got = on.client(), []
     ready(on)
     before = counts(on)[0]
-
-    def one(i):
-        got.append(c.run(NOTHING, input=i).result)
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    equal(sorted(got), list(range(4)))
+    equal(sorted(results_at_once(on.client(), NOTHING, range(4))),
+          list(range(4)))
     assert counts(on)[0] > before
 
 
