@@ -533,6 +533,9 @@ def main():
     is_preloaded = sys.argv[1:2] == ["preload"]
     has_lane = sys.argv[2:3] == ["lane"]
     open_channel()
+    # Touches what a run's end will; later, with libraries' handlers in the
+    # list, it could not be undone.
+    atexit._run_exitfuncs()
     for name in list(os.environ):
         if name.startswith("MALLOC_"):
             del os.environ[name]
