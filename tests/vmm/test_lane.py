@@ -263,10 +263,14 @@ def _():
 def _():
     n = 2000 if vmmlib.IS_LONG else 200
     opened, answered, told = [0, 0], [0, 0], 0
+    deadline = time.monotonic() + 120
     with lane_vm(vcpus=2) as vm:
         # A lane that is told READY may have been resumed by what we said to
-        # the other one meanwhile: it is busy then, and rings again.
-        while answered[0] < n:
+        # the other one meanwhile: it is busy then, and rings again.  A host
+        # with more to do lets the second processor run seldom: its rings are
+        # waited for, not counted after n of the first.
+        while answered[0] < n or answered[1] < 5:
+            assert time.monotonic() < deadline, (opened, answered, told)
             lane, answer = vm.lane_event()
             if answer is not None:
                 assert answer == (b"b", b"")[lane]
@@ -282,9 +286,10 @@ def _():
             assert r in (0, EBUSY), r
             opened[lane] += r == 0
         stats = vm.stats()
-    note(f"count={n} the second rang READY {told} times, had {opened[1]} "
-         "requests")
-    assert opened[0] == n and told > 0 and opened[1] > 0, (opened, told)
+    note(f"count={answered[0]} the second rang READY {told} times, had "
+         f"{opened[1]} requests")
+    assert all(o - a in (0, 1) for o, a in zip(opened, answered)), (opened,
+                                                                    answered)
     assert stats["rule_breaks"] == stats["lane_strays"] == 0, stats
 
 
