@@ -24,7 +24,7 @@ static const char *const admin_params[] = {"graph", "stack", "environment",
 static const char *const single[] = {
 	"Content-Length",  "Transfer-Encoding", "Host",
 	"Origin",	   "Authorization",	"Content-Type",
-	"Idempotency-Key",
+	"Idempotency-Key", "Content-Encoding",
 };
 #define SINGLES (sizeof(single) / sizeof(*single))
 
@@ -286,6 +286,7 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 		      struct err *e)
 {
 	const char *type = check_header(c, "Content-Type");
+	const char *encoding = check_header(c, "Content-Encoding");
 	uint64_t len = check_body_length(c);
 	size_t max = r->route->body_bytes_max;
 
@@ -305,6 +306,11 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 			       "Content-Type is %.80s; it must be "
 			       "application/json",
 			       type ? type : "missing");
+	if (encoding && strcasecmp(encoding, "identity"))
+		return err_set(e, ERR_MEDIA_TYPE, "Content-Encoding",
+			       "Content-Encoding %.40s is not supported; send "
+			       "the body as it is",
+			       encoding);
 	return 0;
 }
 

@@ -191,6 +191,14 @@ static void test_k4_bodies(void **state)
 		  "Content-Type: Application/JSON; charset=utf-8\r\n" CLOSE
 		  "{}"),
 	     "200", NULL);
+	want(talk("POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n"
+		  "Content-Encoding: gzip\r\nContent-Length: 2\r\n" CLOSE
+		  "{}"),
+	     "415", "Content-Encoding gzip is not supported");
+	want(talk("POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n"
+		  "Content-Encoding: identity\r\nContent-Length: 2\r\n" CLOSE
+		  "{}"),
+	     "200", NULL);
 	want(talk("GET /later HTTP/1.1\r\nContent-Length: 2\r\n" CLOSE "{}"),
 	     "413", "takes no body");
 	still_healthy();
