@@ -2,7 +2,9 @@
 """Runs every test and ends with one line: N passed, N failed, N skipped.
 
 Groups, in order.  Those marked * hold light programs and run two at a time;
-all others use /dev/kvm and run one after another.
+all others use /dev/kvm and run one after another, except those whose head says
+`beside=yes`: they judge nothing by the clock and keep one processor busy, so
+they run two at a time, before the others.
 
   source*  tools/check-source
   unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
@@ -14,8 +16,8 @@ A test is a program.  It prints TAP (each line counts as one case) or nothing
 (its exit status counts: 0 passed, 77 skipped, anything else failed; the last
 line printed is the reason).  It runs in its own session with a private TMPDIR
 and HUTCH_STATE, and must leave no process behind.  A comment in its first 30
-lines may say `test: timeout=900 long-timeout=7200` (seconds).  A line
-`# count=N` says how many operations it did (for the ledger).
+lines may say `test: timeout=900 long-timeout=7200 beside=yes` (seconds).  A
+line `# count=N` says how many operations it did (for the ledger).
 
   tests/run.py [--long] [--only PATTERN[::CASE]] [--group GROUP] [--list]
 """
@@ -54,6 +56,7 @@ class Test:
     def __init__(self, group, name, argv):
         self.group, self.name, self.argv = group, name, argv
         self.timeout_s = TIMEOUT_S.get(group, TIMEOUT_DEFAULT_S)
+        self.is_beside = group in LIGHT
         self.cases = []  # (outcome, name, reason)
         self.count = 0
         self.seconds = 0.0
@@ -98,6 +101,7 @@ def find_scripts(is_long):
             t = Test(group, name, [full])
             o = test_options(full)
             t.timeout_s = int(o.get("timeout", t.timeout_s))
+            t.is_beside |= o.get("beside") == "yes"
             if is_long:
                 t.timeout_s = int(
                     o.get("long-timeout", LONG_FACTOR * t.timeout_s))
@@ -326,17 +330,28 @@ class Progress:
             say(f"          log: {os.path.relpath(path, TOP)}")
 
 
-def run_all(tests, args):
-    progress = Progress(len(tests))
-    light = [t for t in tests if t.group in LIGHT]
+def run_beside(tests, args, progress):
+    """Two at a time; what they leave running is found when all have ended."""
+    if not tests:
+        return
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, t, args, False) for t in light]
+        jobs = [pool.submit(run, t, args, False) for t in tests]
         for job in concurrent.futures.as_completed(jobs):
             progress.show(job.result())
     for name in end_leftovers():
-        light[0].cases.append(("failed", "leftover", name))
-        say(f"          failed: a light test left {name} running")
-    for t in (t for t in tests if t.group not in LIGHT):
+        tests[0].cases.append(("failed", "leftover", name))
+        say(f"          failed: one of these tests left {name} running")
+
+
+def run_all(tests, args):
+    progress = Progress(len(tests))
+    run_beside([t for t in tests if t.group in LIGHT], args, progress)
+    beside = sorted((t for t in tests if t.is_beside and t.group not in LIGHT),
+                    key=lambda t: -t.timeout_s)  # the longest first
+    if beside:
+        say("        two at a time: " + ", ".join(t.id for t in beside))
+    run_beside(beside, args, progress)
+    for t in (t for t in tests if not t.is_beside):
         say(f"        {t.id} starts (limit {t.timeout_s} s)")
         run(t, args, True)
         for name in end_leftovers():

@@ -2,7 +2,7 @@
 """The runners on their express lane, without a VM: this test plays the
 monitor and init.  A memfd stands for the page, a socket for the doorbell.
 
-test: timeout=300
+test: timeout=300 beside=yes
 """
 
 import mmap

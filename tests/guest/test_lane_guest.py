@@ -7,7 +7,7 @@ libraries, booted once, restored from a snapshot for each case.
 --snapshot keeps the folder for the next call (the same hutch-vmm and init
 image only); cases are substrings of names.
 
-test: timeout=1200
+test: timeout=1200 beside=yes
 """
 
 import argparse

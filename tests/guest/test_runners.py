@@ -2,7 +2,7 @@
 """The waiting runners as processes of this machine: the contract of
 run(input, config) for python, node and shell, without a VM.
 
-test: timeout=300
+test: timeout=300 beside=yes
 """
 
 import json

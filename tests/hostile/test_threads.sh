@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test: timeout=900 long-timeout=3600
+# test: timeout=900 long-timeout=3600 beside=yes
 #
 # The device tests under ThreadSanitizer, one TAP line a program: threads write
 # registers, close sockets, hold and reset devices while the I/O thread serves,

@@ -6,7 +6,7 @@
 # kernel's paravirtual XSAVE is inert (no exit of that kind in any VM).  One
 # TAP line a check.
 # Usage: check-stock.sh [TEMPLATE...], default lbb/shell lbb/python lbb/node.
-# test: timeout=960
+# test: timeout=960 beside=yes
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..

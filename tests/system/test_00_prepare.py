@@ -3,7 +3,7 @@
 
 On a soft host the first time takes many minutes: the progress is shown.
 Python's, the longest, is made beside the other two.
-test: timeout=2700 long-timeout=5400
+test: timeout=2700 long-timeout=5400 beside=yes
 """
 import os
 import subprocess
