@@ -16,7 +16,8 @@
  *
  *   guest -> HELLO                 after boot, once per connection
  *   host  -> WELCOME, PREPARE      mount, start the waiting runner, warm up
- *   guest -> READY                 the snapshot point
+ *   guest -> READY
+ *   host  -> ARM                   when it has a lane (lane.h)
  *   --- snapshot, restore in a fresh process, same connection ---
  *   host  -> BIND, RUN | EXEC ...  BIND and the first command travel together
  *   guest -> BOUND, STARTED, OUTPUT*, ENDED
@@ -67,8 +68,9 @@ enum gp_type {
 	GP_ACK = 71,
 	GP_PING = 72,
 	GP_POWEROFF = 73,
-	/* Express lane (lane.h).  ARM, after BOUND: the waiting runner makes a
-	 * rehearsal and rings READY; nothing is answered on the channel.
+	/* Express lane (lane.h).  ARM: the waiting runner makes a rehearsal,
+	 * then it (or init, before BIND) rings READY; nothing is answered on
+	 * the channel.
 	 * ADOPT: the run that it was given by the lane is command `cmd` of
 	 * init from now on; answered as RUN is. */
 	GP_ARM = 74,
@@ -124,7 +126,11 @@ enum gp_prepare_key {
 	GP_PREPARE_DISK = 3,	/* bool: mount /dev/vdc */
 	GP_PREPARE_ENTROPY = 4, /* bytes, 64 */
 };
-enum gp_ready_key { GP_READY_OK = 1, GP_READY_ERROR = 2 };
+enum gp_ready_key {
+	GP_READY_OK = 1,
+	GP_READY_ERROR = 2,
+	GP_READY_LANES = 3, /* express lanes of the waiting runners */
+};
 enum gp_bind_key {
 	GP_BIND_ENTROPY = 1,	/* bytes, 64 */
 	GP_BIND_WALL_NS = 2,	/* CLOCK_REALTIME, ns */

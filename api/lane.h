@@ -9,6 +9,10 @@
  *   request   one frame GP_RUN
  *   answer    STARTED, OUTPUT*, ENDED of that command, in this order
  *
+ * A snapshot is taken at the first READY, before BIND.  The first request of a
+ * VM restored from it begins with a frame GP_BIND, alone or with GP_RUN behind
+ * it; its answer begins with BOUND, and READY comes again when it was alone.
+ *
  * A doorbell is one port write, which the runner may do in user mode: it ends
  * KVM_RUN.  Who rings has set `state` before:
  *

@@ -125,10 +125,19 @@ static int bind_all(struct guest *g, const struct wire_map *m,
 	return rc;
 }
 
-void bind_ask(struct guest *g, const void *payload, size_t len)
+void bind_bound(struct bytes *ret, const char *error)
 {
-	_cleanup_bytes_ struct bytes b = {0};
-	struct writer w = {.out = &b};
+	struct writer w = {.out = ret};
+
+	wire_put_map(&w, error ? 2 : 1);
+	wire_put_bool(&w, GP_BOUND_OK, !error);
+	if (error)
+		wire_put_text(&w, GP_BOUND_ERROR, error);
+}
+
+bool bind_do(struct guest *g, const void *payload, size_t len,
+	     struct bytes *ret)
+{
 	char why[160];
 	struct wire_map m;
 	const char *what = "";
@@ -139,14 +148,19 @@ void bind_ask(struct guest *g, const void *payload, size_t len)
 		rc = bind_all(g, &m, &what);
 		snprintf(why, sizeof(why), "%s: %s", what, strerror(-rc));
 	}
-	wire_put_map(&w, rc ? 2 : 1);
-	wire_put_bool(&w, GP_BOUND_OK, !rc);
-	if (rc) {
-		wire_put_text(&w, GP_BOUND_ERROR, why);
+	if (rc)
 		port_log("bind: %s", why);
-	} else {
+	else
 		g->phase = PHASE_BOUND;
-	}
-	link_send(&g->link, GP_BOUND, 0, &b);
+	bind_bound(ret, rc ? why : NULL);
+	return !rc;
+}
+
+void bind_ask(struct guest *g, const void *payload, size_t len)
+{
+	_cleanup_bytes_ struct bytes bound = {0};
+
+	bind_do(g, payload, len, &bound);
+	link_send(&g->link, GP_BOUND, 0, &bound);
 	port_mark(HUTCH_MARK_BOUND);
 }

@@ -57,6 +57,7 @@ bool ended_judge(uint32_t kind, uint32_t code, const void *text, size_t len,
 	switch ((enum runner_message_kind)kind) {
 	case RUNNER_PROGRESS:
 	case RUNNER_WAITING:
+	case RUNNER_ARMED:
 		return false;
 	case RUNNER_RESULT:
 		judge_result(text, len, ret);

@@ -31,6 +31,7 @@ enum runner_message_kind {
 	RUNNER_FAILED = 4,    /* code = exit code; details are on stderr */
 	RUNNER_NOT_JSON = 5,  /* text says why */
 	RUNNER_TOO_LARGE = 6, /* text says how large */
+	RUNNER_ARMED = 7,     /* ARM was heeded: about to wait on the lane */
 };
 
 struct verdict {

@@ -41,6 +41,7 @@ struct guest {
 	struct commands commands;
 	struct prepare prepare;
 	struct lane_page lane; /* of the waiting runner */
+	bool is_bound_untold;  /* BIND came by it; BOUND is in the answer */
 	struct timer refill;   /* a new waiting runner, when idle */
 	int null_fd;	       /* /dev/null, both ways */
 	uint64_t user_room;    /* bytes of RAM that user code can have */

@@ -3,10 +3,13 @@
 #include "fd.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <linux/memfd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define POOL_FILE "/proc/sys/vm/nr_hugepages"
@@ -102,6 +105,33 @@ void lane_page_finish(struct lane_page *p)
 void lane_page_close(struct lane_page *p)
 {
 	__atomic_store_n(&p->head->state, LANE_CLOSED, __ATOMIC_RELEASE);
+}
+
+void lane_page_ready(struct lane_page *p)
+{
+	p->head->version = LANE_VERSION;
+	p->head->request_len = p->head->answer_len = 0;
+	__atomic_store_n(&p->head->state, LANE_READY, __ATOMIC_RELEASE);
+}
+
+void lane_page_turn(struct lane_page *p, enum lane_turn turn)
+{
+	uint32_t *word = lane_page_at(p, LANE_TURN_OFF);
+
+	__atomic_store_n(word, turn, __ATOMIC_RELEASE);
+	if (turn == LANE_TURN_GIVEN)
+		syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool lane_page_move(struct lane_page *p, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(&p->head->state, &from, to, false,
+					   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+void *lane_page_at(const struct lane_page *p, uint32_t off)
+{
+	return (uint8_t *)p->head + off;
 }
 
 uint32_t lane_page_state(const struct lane_page *p)

@@ -17,6 +17,7 @@ static bool is_open;
 int port_open(void)
 {
 	if (ioperm(HUTCH_PORT_POWER, 8, 1) || ioperm(HUTCH_PORT_LOG, 1, 1) ||
+	    ioperm(HUTCH_PORT_LANE_RING, PORT_BYTES, 1) ||
 	    ioperm(HUTCH_PORT_LANE_PAGE, PORT_BYTES, 1))
 		return -errno;
 	is_open = true;
@@ -29,6 +30,7 @@ void port_close(void)
 		return;
 	is_open = false;
 	if (ioperm(HUTCH_PORT_POWER, 8, 0) || ioperm(HUTCH_PORT_LOG, 1, 0) ||
+	    ioperm(HUTCH_PORT_LANE_RING, PORT_BYTES, 0) ||
 	    ioperm(HUTCH_PORT_LANE_PAGE, PORT_BYTES, 0))
 		_exit(1); /* never go on with ports that must be gone */
 }
@@ -43,6 +45,12 @@ void port_lane_page(uint64_t frame, uint32_t lane)
 {
 	if (is_open)
 		outl((uint32_t)(frame << 4) | lane, HUTCH_PORT_LANE_PAGE);
+}
+
+void port_lane_ring(uint32_t lane)
+{
+	if (is_open)
+		outl(lane, HUTCH_PORT_LANE_RING);
 }
 
 void port_log(const char *fmt, ...)

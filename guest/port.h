@@ -17,6 +17,8 @@ void port_close(void);
 void port_mark(uint32_t mark);
 /* The huge page `frame` is the shared page of that lane (lane.h). */
 void port_lane_page(uint64_t frame, uint32_t lane);
+/* Comes back when the VM goes on. */
+void port_lane_ring(uint32_t lane);
 void port_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void port_power_off(void);
 

@@ -37,9 +37,11 @@ void prepare_report(struct guest *g)
 	struct writer w = {.out = &b};
 	bool is_ok = g->phase != PHASE_BROKEN;
 
-	wire_put_map(&w, is_ok ? 1 : 2);
+	wire_put_map(&w, 2);
 	wire_put_bool(&w, GP_READY_OK, is_ok);
-	if (!is_ok)
+	if (is_ok)
+		wire_put_uint(&w, GP_READY_LANES, g->lane.fd >= 0);
+	else
 		wire_put_text(&w, GP_READY_ERROR, g->prepare.error);
 	if (!w.rc)
 		link_send(&g->link, GP_READY, 0, &b);

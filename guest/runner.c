@@ -61,6 +61,9 @@ static void message_handle(struct command *c, const struct runner_message *m,
 		if (!c->number)
 			command_event(c, EV_WARM);
 		break;
+	case RUNNER_ARMED:
+		runner_lane_armed(c);
+		break;
 	case RUNNER_RESULT:
 	case RUNNER_FAILED:
 	case RUNNER_NOT_JSON:
@@ -79,7 +82,7 @@ int runner_message_take(struct command *c)
 	if (in->len < sizeof(m))
 		return 0;
 	memcpy(&m, in->data, sizeof(m));
-	if (m.kind < RUNNER_PROGRESS || m.kind > RUNNER_TOO_LARGE ||
+	if (m.kind < RUNNER_PROGRESS || m.kind > RUNNER_ARMED ||
 	    m.len > GP_RESULT_BYTES_MAX + 1)
 		return -EPROTO;
 	if (in->len - sizeof(m) < m.len)

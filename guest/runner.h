@@ -21,7 +21,8 @@
 #include "ended.h"
 
 #define RUNNER_REQUEST_RUN 1u
-/* Wait on the lane; no bytes follow.  WAITING when it is closed again. */
+/* Wait on the lane; no bytes follow.  ARMED before it, WAITING when it is
+ * closed again. */
 #define RUNNER_REQUEST_ARM 2u
 
 struct runner_request {

@@ -1,6 +1,7 @@
 /* Runners on the express lane; see runner_lane.h. */
 #include "runner_lane.h"
 #include "guest.h"
+#include "lane_bell.h"
 #include "payload.h"
 #include "pipes.h"
 #include "port.h"
@@ -41,12 +42,23 @@ void runner_lane_arm(struct command *c)
 
 	pipes_unwatch(c);
 	lane_page_close(&c->g->lane);
+	lane_page_turn(&c->g->lane, c->g->phase == PHASE_READY
+					    ? LANE_TURN_INIT
+					    : LANE_TURN_RUNNER);
+	c->g->is_bound_untold = false;
 	c->was_armed = true;
 	c->done = prepare_refill;
 	/* A header always fits; a runner that ended is told by its exit. */
 	if (send(c->channel.watch.fd, &h, sizeof(h),
 		 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		port_log("ARM: %s", strerror(errno));
+}
+
+/* Before BIND no user code has run: this is the runner's own word. */
+void runner_lane_armed(struct command *c)
+{
+	if (c->state == CMD_ARMED && c->g->phase == PHASE_READY)
+		lane_bell_wait(c->g);
 }
 
 void runner_lane_disarm(struct command *c)
@@ -89,6 +101,7 @@ void runner_lane_adopt(struct command *c, const void *payload, size_t len)
 		command_refuse(c, "ADOPT: no runner is on its lane");
 		return;
 	}
+	lane_bell_tell_bound(c->g);
 	r->number = c->number;
 	c->number = 0;
 	c->is_over = true;

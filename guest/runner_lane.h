@@ -2,7 +2,8 @@
  * A waiting runner on its express lane (api/lane.h), as init sees it.
  *
  *   ARM     the runner rehearses, then waits on its lane.  From here init
- *           leaves its pipes alone: the runner reads them itself
+ *           leaves its pipes alone: the runner reads them itself.  Before BIND
+ *           init waits there in its place (lane_bell.h)
  *   ADOPT   the run that it got there is a command like any other
  *
  * In between init hears nothing of a run.  What comes early is kept: an answer
@@ -21,6 +22,9 @@ void runner_lane_adopt(struct command *c, const void *payload, size_t len);
 /* ARMED: has no run, so one may come by the channel.  A runner that is used up
  * is dropped here. */
 bool runner_lane_is_free(struct command *c);
+
+/* RUNNER_ARMED. */
+void runner_lane_armed(struct command *c);
 
 /* Actions of command.c. */
 void runner_lane_arm(struct command *c);

@@ -20,7 +20,7 @@ static int waiting_runner(struct fixture *f, struct command **ret)
 	f->g.phase = PHASE_BOUND;
 	f->g.prepare.runner = RUNNER_PYTHON;
 	f->g.lane.fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
-	f->g.lane.head = &f->head;
+	f->g.lane.head = (struct lane_head *)(void *)f->page;
 	take_frame(f);
 	*ret = c;
 	return pair[1];
@@ -61,7 +61,7 @@ static void armed_then_adopted(void **state)
 	assert_int_equal(c->watch[0].events, 0);
 	/* Output stays in the pipes until then. */
 	assert_int_equal(c->out[0].total, 0);
-	f->head.state = LANE_ADOPTED;
+	f->g.lane.head->state = LANE_ADOPTED;
 	send_frame(f, GP_ADOPT, 3, adopt_payload, sizeof(adopt_payload));
 	assert_int_equal(c->state, CMD_RUNNING);
 	assert_int_equal(c->number, 3);
@@ -87,7 +87,7 @@ static void ends_before_adoption(void **state)
 		struct frame fr;
 
 		arm(f, runner);
-		f->head.state = LANE_REQUEST;
+		f->g.lane.head->state = LANE_REQUEST;
 		c->done = NULL;
 		put_message(c, RUNNER_RESULT, 0, "7", 1);
 		if (is_exit) {
@@ -133,7 +133,7 @@ static void armed_and_not_used(void **state)
 	/* A run by the channel before it has said so. */
 	send_frame(f, GP_ARM, 0, NULL, 0);
 	assert_int_equal(fd_read_all(runner, &h, sizeof(h)), 0);
-	f->head.state = LANE_READY;
+	f->g.lane.head->state = LANE_READY;
 	send_frame(f, GP_RUN, 4, run, sizeof(run));
 	assert_int_equal(c->state, CMD_RUNNING);
 	assert_int_equal(c->number, 4);
@@ -156,10 +156,11 @@ static void armed_and_used_up(void **state)
 		f->g.nest.is_busy = true;
 		arm(f, runner);
 		c->done = NULL;
-		f->head.state = LANE_ANSWERED;
+		f->g.lane.head->state = LANE_ANSWERED;
 		if (i > 1) {
 			c->has_exited = true;
-			f->head.state = i == 2 ? LANE_ANSWERED : LANE_REQUEST;
+			f->g.lane.head->state =
+				i == 2 ? LANE_ANSWERED : LANE_REQUEST;
 			command_event(c, EV_EXIT);
 			assert_int_equal(c->state,
 					 i == 2 ? CMD_ENDED : CMD_ARMED);

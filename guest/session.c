@@ -191,7 +191,7 @@ static const struct route routes[] = {
 	{GP_BIND, IN(PHASE_READY) | IN(PHASE_BOUND), on_bind, false},
 	{GP_RUN, IN(PHASE_BOUND), on_run, true},
 	{GP_EXEC, IN(PHASE_BOUND), on_exec, true},
-	{GP_ARM, IN(PHASE_BOUND), on_arm, false},
+	{GP_ARM, IN(PHASE_READY) | IN(PHASE_BOUND), on_arm, false},
 	{GP_ADOPT, IN(PHASE_BOUND), on_adopt, true},
 	{GP_KILL, ANY_PHASE, on_kill, false},
 	{GP_ACK, ANY_PHASE, on_ack, false},

@@ -23,7 +23,8 @@
 struct fixture {
 	struct guest g;
 	struct frame_reader r;
-	struct lane_head head; /* of the page, when a test has a lane */
+	uint8_t page[LANE_PAGE_BYTES] /* of the lane, when a test has one */
+		__attribute__((aligned(4096)));
 	int host;
 	int user[2]; /* write ends of a runner's streams */
 };
@@ -42,8 +43,10 @@ static inline void connect_host(struct fixture *f)
 
 static inline int setup(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = aligned_alloc(4096, sizeof(*f));
 
+	assert_non_null(f);
+	memset(f, 0, sizeof(*f));
 	assert_int_equal(loop_init(&f->g.loop), 0);
 	list_init(&f->g.commands.all);
 	prepare_init(&f->g);

@@ -1,6 +1,7 @@
 /* A runner's end of its express lane; see lane_call.h. */
 #include "lane.h"
 #include "../ended.h"
+#include "../lane_page.h"
 #include "../limits.h"
 #include "../payload.h"
 #include "../stream.h"
@@ -9,6 +10,7 @@
 #include "lane_call.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +40,7 @@ struct lane {
 	struct bytes env, ended, answer;
 	struct rusage from[2]; /* self, children: when the wait began */
 	uint64_t cmd;
+	uint32_t prefix; /* of the answer: init's BOUND */
 	bool is_rehearsal;
 };
 
@@ -192,7 +196,9 @@ static int frames_put(const struct ended *e, bool has_output)
 	rc = rc ? rc
 		: frame_append(&lane.answer, GP_ENDED, lane.cmd,
 			       lane.ended.data, lane.ended.len);
-	return rc ? rc : lane.answer.len > LANE_ANSWER_BYTES_MAX ? -EFBIG : 0;
+	if (!rc && lane.answer.len > LANE_ANSWER_BYTES_MAX - lane.prefix)
+		rc = -EFBIG;
+	return rc;
 }
 
 static void answer_tell(const struct ended *e)
@@ -201,8 +207,9 @@ static void answer_tell(const struct ended *e)
 	 * that fits what lane_open has reserved. */
 	if (frames_put(e, true))
 		frames_put(e, false);
-	memcpy(page_at(LANE_ANSWER_OFF), lane.answer.data, lane.answer.len);
-	lane.head->answer_len = (uint32_t)lane.answer.len;
+	memcpy(page_at(LANE_ANSWER_OFF + lane.prefix), lane.answer.data,
+	       lane.answer.len);
+	lane.head->answer_len = lane.prefix + (uint32_t)lane.answer.len;
 	if (lane.is_rehearsal)
 		return;
 	__atomic_store_n(&lane.head->state, LANE_ANSWERED, __ATOMIC_RELEASE);
@@ -326,17 +333,44 @@ static int request_take(struct lane_run *ret, char *why, size_t why_cap)
 	return env_take(m.v[GP_RUN_ENV].s, &ret->env);
 }
 
+/* Sleeps while the bell is init's; false: it was not. */
+static bool turn_wait(void)
+{
+	uint32_t *word = (uint32_t *)(void *)page_at(LANE_TURN_OFF);
+
+	/* It may have been given before it was waited for. */
+	if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == LANE_TURN_RUNNER)
+		return false;
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == LANE_TURN_INIT)
+		syscall(SYS_futex, word, FUTEX_WAIT, LANE_TURN_INIT, NULL, NULL,
+			0);
+	*word = LANE_TURN_RUNNER;
+	return true;
+}
+
+static void ready_ring(void)
+{
+	lane.head->version = LANE_VERSION;
+	lane.head->request_len = lane.head->answer_len = 0;
+	__atomic_store_n(&lane.head->state, LANE_READY, __ATOMIC_RELEASE);
+	ring();
+}
+
 int lane_wait(struct lane_run *ret)
 {
 	struct ended e = {.how = GP_END_NOT_STARTED};
 	char why[128];
 
 	usage_read(lane.from);
-	lane.head->version = LANE_VERSION;
-	lane.head->request_len = lane.head->answer_len = 0;
-	__atomic_store_n(&lane.head->state, LANE_READY, __ATOMIC_RELEASE);
-	ring();
-	if (state_move(LANE_READY, LANE_CLOSED))
+	lane.prefix = 0;
+	ret->was_unbound = turn_wait();
+	if (ret->was_unbound)
+		lane.prefix = lane.head->answer_len;
+	else
+		ready_ring();
+	if (state_now() == LANE_ANSWERED)
+		return LANE_END_BOUND;
+	if (state_now() == LANE_CLOSED || state_move(LANE_READY, LANE_CLOSED))
 		return LANE_END_CLOSED;
 	if (!request_take(ret, why, sizeof(why)))
 		return LANE_END_RUN;

@@ -67,13 +67,16 @@ static napi_value run_value(napi_env env, int end, const struct lane_run *r)
 
 	if (end != LANE_END_RUN)
 		return number(env, end);
-	if (napi_create_array_with_length(env, ARRAY_LEN(part), &list))
+	if (napi_create_array_with_length(env, ARRAY_LEN(part) + 1, &list))
 		return NULL;
 	for (uint32_t i = 0; i < ARRAY_LEN(part); i++)
 		if (napi_create_string_utf8(env, part[i]->data, part[i]->len,
 					    &s) ||
 		    napi_set_element(env, list, i, s))
 			return NULL;
+	s = number(env, (int)r->was_unbound);
+	if (!s || napi_set_element(env, list, ARRAY_LEN(part), s))
+		return NULL;
 	return list;
 }
 

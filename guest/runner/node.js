@@ -24,9 +24,10 @@ const CHANNEL = 15;
 const RESULT_BYTES_MAX = 48 << 10;
 const FILE = "<run>";
 const PROGRESS = 1, WAITING = 2, RESULT = 3, FAILED = 4, NOT_JSON = 5,
-	TOO_LARGE = 6;
+	TOO_LARGE = 6, ARMED = 7;
 const RUN = 1, ARM = 2;
-const CLOSED = 0, TOLD = 2, ADOPTED = 3;
+const CLOSED = 0, TOLD = 2, ADOPTED = 3, BOUND = 5;
+const WAS_UNBOUND = 4; // in the list of a run's parts
 
 const writeSync = fs.writeSync, readSync = fs.readSync;
 const stringify = JSON.stringify, parse = JSON.parse;
@@ -275,9 +276,16 @@ async function arm() {
 		}
 		lane.finish(text ? RESULT : FAILED, 0, text);
 	}
-	const got = lane.wait();
-	if (got === TOLD)
-		kill(0);
+	send(ARMED, 0);
+	let got;
+	do {
+		got = lane.wait();
+		if (got === TOLD)
+			kill(0);
+		// What was seeded before BIND is seeded again.
+		if (got === BOUND || got[WAS_UNBOUND])
+			reseed();
+	} while (got === BOUND);
 	return got === CLOSED ? null : got;
 }
 

@@ -32,7 +32,8 @@ RESULT_BYTES_MAX = 48 << 10
 FILE = "<run>"
 
 RUN, ARM = 1, 2
-PROGRESS, WAITING, RESULT, FAILED, NOT_JSON, TOO_LARGE = range(1, 7)
+(PROGRESS, WAITING, RESULT, FAILED, NOT_JSON, TOO_LARGE,
+ ARMED) = range(1, 8)
 
 
 def send(kind, code=0, text=b""):
@@ -238,7 +239,7 @@ class Lane:
     """lane.so by ctypes.  Its functions keep the interpreter's lock: while
     the VM is parked there is nobody to give it to."""
 
-    CLOSED, RUN, TOLD, ADOPTED, NOT_MINE = range(5)
+    CLOSED, RUN, TOLD, ADOPTED, NOT_MINE, BOUND = range(6)
 
     def __init__(self):
         from ctypes import PyDLL, Structure, byref, string_at
@@ -248,7 +249,8 @@ class Lane:
             "_fields_": [("data", c_void_p), ("len", c_size_t)]})
         self.run = type("Run", (Structure,), {
             "_fields_": [(n, part) for n in ("code", "input", "config",
-                                             "env")]})()
+                                             "env")] +
+                        [("was_unbound", c_uint32)]})()
         self.ref = byref(self.run)
         self.string_at = string_at
         self.c = PyDLL(os.path.join(os.path.dirname(__file__), "lane.so"))
@@ -278,10 +280,15 @@ class Lane:
         sys.stdout.lines = 0
 
     def wait(self):
-        """Parts of a run, or None: the lane is closed."""
+        """Parts of a run, or None: the lane is closed.  What was seeded
+        before BIND is seeded again."""
         end = self.c.lane_wait(self.ref)
         if end == self.TOLD:
             os._exit(0)
+        if self.run.was_unbound and end != self.CLOSED:
+            reseed()
+        if end == self.BOUND:
+            return self.wait()
         return self.parts() if end == self.RUN else None
 
     def finish(self, kind, status, text):
@@ -512,6 +519,7 @@ def arm():
     reseed()
     lane.rehearse()
     gc.freeze()
+    send(ARMED)
     return lane.wait()
 
 

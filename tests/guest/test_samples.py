@@ -28,6 +28,7 @@ WALL = 1767225600123456789
 GOOD = {
     "hello": ("", HELLO, 0, {1: 1, 2: "6.12.118", 3: "1"}),
     "ready": ("", READY, 0, {1: True}),
+    "ready-lane": ("a runner with an express lane", READY, 0, {1: True, 3: 1}),
     "ready-error": ("", READY, 0, {1: False, 2: "mount /disk: I/O error"}),
     "bound": ("", BOUND, 0, {1: True}),
     "bound-error": ("", BOUND, 0, {1: False, 2: "hostname: Invalid argument"}),

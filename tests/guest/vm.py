@@ -400,15 +400,41 @@ class VM:
         self.wait(lambda: self.lane_readies >= want, timeout)
         return time.monotonic() - t
 
-    def lane_start(self, *args, **kw):
-        """A run by the lane; the VM waits READY and goes on with it."""
-        self.next_cmd += 1
-        self.commands[self.next_cmd] = Command()
-        data = frame(RUN, self.run_payload(*args, **kw), self.next_cmd)
+    def lane_give(self, data):
+        """A request; the VM waits READY and goes on with it."""
         for at in range(0, len(data), LANE_PIECE_BYTES):
             self.request(LANE_RUN, body=LANE.pack(0, at, len(data), 0) +
                          data[at:at + LANE_PIECE_BYTES])
+
+    def lane_start(self, *args, bind=None, **kw):
+        """A run by the lane; `bind`: the payload of a BIND before it."""
+        self.next_cmd += 1
+        self.commands[self.next_cmd] = Command()
+        data = frame(BIND, bind) if bind else b""
+        self.lane_give(data + frame(RUN, self.run_payload(*args, **kw),
+                                    self.next_cmd))
         return self.next_cmd
+
+    def lane_wait(self, n=1, timeout=60):
+        """Until the doorbell was rung `n` times for READY; seconds."""
+        t = time.monotonic()
+        self.wait(lambda: self.lane_readies >= n, timeout)
+        return time.monotonic() - t
+
+    def lane_bind(self, timeout=60, **kw):
+        """BIND alone; then the runner seeds itself and rings again."""
+        t = time.monotonic()
+        payload = self.bind_payload(**kw)
+        self.bound, self.lane_answers = None, 0
+        self.identity = {"hostname": payload[3], "machine_id": payload[4]}
+        self.lane_give(frame(BIND, payload))
+        self.wait(lambda: self.bound, timeout)
+        if not self.bound[1]:
+            raise GuestError("BOUND says: " + self.bound.get(2, "?"))
+        self.lane_answers = 0
+        self.resume()
+        self.lane_wait(2, timeout)
+        return time.monotonic() - t
 
     def lane_run(self, *args, timeout=60, **kw):
         cmd = self.lane_start(*args, **kw)
