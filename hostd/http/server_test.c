@@ -192,8 +192,7 @@ static void test_k4_bodies(void **state)
 		  "{}"),
 	     "200", NULL);
 	want(talk("POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n"
-		  "Content-Encoding: gzip\r\nContent-Length: 2\r\n" CLOSE
-		  "{}"),
+		  "Content-Encoding: gzip\r\nContent-Length: 2\r\n" CLOSE "{}"),
 	     "415", "Content-Encoding gzip is not supported");
 	want(talk("POST /echo HTTP/1.1\r\nContent-Type: application/json\r\n"
 		  "Content-Encoding: identity\r\nContent-Length: 2\r\n" CLOSE

@@ -88,6 +88,38 @@ static void take_run(void)
 	request.len = 0;
 }
 
+/* BIND alone, in one piece. */
+static void take_bind(int status)
+{
+	struct gp_head head;
+
+	if (!take_piece(status))
+		exit(WRONG_PIECE);
+	memcpy(&head, request.data, sizeof(head));
+	if (head.type != GP_BIND || head.len != request.len - sizeof(head))
+		exit(WRONG_PIECE);
+	request.len = 0;
+}
+
+/* BIND, and RUN behind it. */
+static void take_both(void)
+{
+	struct gp_head head;
+	size_t bind;
+
+	while (!take_piece(0))
+		continue;
+	memcpy(&head, request.data, sizeof(head));
+	bind = sizeof(head) + head.len;
+	if (head.type != GP_BIND || bind > request.len - sizeof(head))
+		exit(WRONG_PIECE);
+	memcpy(&head, request.data + bind, sizeof(head));
+	if (head.type != GP_RUN || head.cmd != 1 ||
+	    head.len != request.len - bind - sizeof(head))
+		exit(WRONG_PIECE);
+	request.len = 0;
+}
+
 static void tell_lane(uint32_t type, uint32_t lane, uint32_t offset,
 		      uint32_t total, const void *p, size_t len)
 {
@@ -142,10 +174,32 @@ static void tell_long(void)
 	bytes_finish(&b);
 }
 
+static void bound(struct bytes *b, bool is_ok)
+{
+	if (is_ok)
+		frame_append(b, GP_BOUND, 0, "\xa1\1\xf5", 3);
+	else
+		frame_append(b, GP_BOUND, 0,
+			     "\xa2\1\xf4\2\x63"
+			     "bad",
+			     8);
+}
+
+static void tell_bound(bool is_ok)
+{
+	struct bytes b = {0};
+
+	bound(&b, is_ok);
+	tell_pieces(&b, 0, b.len, b.len);
+	bytes_finish(&b);
+}
+
 static void tell_answer(char c)
 {
 	struct bytes b = {0};
 
+	if (c == '5')
+		bound(&b, true);
 	if (c == 'j') /* no end */
 		FRAME(&b, GP_STARTED, "\xa0");
 	else if (c == 'n') /* an end without a start */
@@ -169,13 +223,50 @@ static void tell_answer(char c)
 	bytes_finish(&b);
 }
 
+/* At the bell of a snapshot. */
+static bool play_bell(char c)
+{
+	switch (c) {
+	case '1':
+		take_bind(0);
+		tell_bound(true);
+		return true;
+	case '2':
+		take_bind(0);
+		tell_bound(false);
+		return true;
+	case '3':
+		take_bind(-EBUSY);
+		return true;
+	case '4':
+		take_both();
+		return true;
+	case '5': /* as it should be after '4' */
+		tell_answer(c);
+		return true;
+	case '8':
+		tell_bound(false);
+		return true;
+	case '9': /* and nothing behind it */
+		tell_bound(true);
+		return true;
+	case '6': /* takes BIND, and says nothing */
+		take_bind(0);
+		return true;
+	default:
+		return false;
+	}
+}
+
 bool play_lane(char c)
 {
+	if (play_bell(c))
+		return true;
 	switch (c) {
 	case 'N': /* said before: see lanes_of */
 	case 'G':
 		return true;
-	case 'a':
+	case 'a': /* of a template that is made */
 		wait_for_frame(GP_ARM);
 		return true;
 	case 'y':

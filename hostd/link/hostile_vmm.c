@@ -161,6 +161,9 @@ static bool play_making(char c)
 	case 'R':
 		SEND(GP_READY, 0, "\xa1\1\xf5");
 		return true;
+	case '+': /* with a lane */
+		SEND(GP_READY, 0, "\xa2\1\xf5\3\1");
+		return true;
 	case 'Q':
 		SEND(GP_READY, 0, "\xa2\1\xf4\2\x67no disk");
 		return true;
@@ -216,7 +219,13 @@ static void play(char c)
 		wait_for_frame(GP_BIND);
 		SEND(GP_BOUND, 0, "\xa1\1\xf5");
 		break;
-	case 'B':
+	case '0': /* asked for by the lane */
+		SEND(GP_BOUND, 0, "\xa1\1\xf5");
+		break;
+	case '7':
+		wait_for_frame(GP_BIND);
+		/* fall through */
+	case 'B': /* before it was asked */
 		SEND(GP_BOUND, 0,
 		     "\xa2\1\xf4\2\x63"
 		     "bad");

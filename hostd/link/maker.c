@@ -4,6 +4,7 @@
  *   DISK     worker: the folder .new-<key>, an empty disk in it
  *   BOOT     hutch-vmm from the kernel; HELLO is awaited
  *   PREPARE  WELCOME and PREPARE were sent; READY is awaited
+ *   ARM      it has a lane: the runner rehearses, the doorbell is awaited
  *   PAUSE    the guest is silent; vCPUs park, devices drain
  *   SNAPSHOT the VMM writes state and RAM
  *   QUIT     the VMM is killed: the disk stays as it was at the pause
@@ -39,6 +40,7 @@ enum phase {
 	MK_DISK = 0,
 	MK_BOOT,
 	MK_PREPARE,
+	MK_ARM,
 	MK_PAUSE,
 	MK_SNAPSHOT,
 	MK_QUIT,
@@ -50,6 +52,7 @@ static const char *const phase_texts[] = {
 	[MK_DISK] = "making its disk",
 	[MK_BOOT] = "booting the guest kernel",
 	[MK_PREPARE] = "preparing the guest",
+	[MK_ARM] = "rehearsing a run",
 	[MK_PAUSE] = "pausing the VM",
 	[MK_SNAPSHOT] = "writing the snapshot",
 	[MK_QUIT] = "ending the VM",
@@ -97,7 +100,7 @@ static void maker_fail(struct maker *m, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (m->phase == MK_BOOT || m->phase == MK_PREPARE)
+	if (m->phase <= MK_ARM)
 		boot_log_tail(&m->log, tail);
 	err_set(&m->e, ERR_INTERNAL, NULL, "while %s: %s%s%s%s",
 		phase_texts[m->phase], text,
@@ -194,19 +197,34 @@ static void on_progress(void *ctx, const char *text)
 	template_progress(m->t, "%s", m->guest_text);
 }
 
+/* At its bell the VM is parked already, and this changes nothing. */
+static void pause_ask(struct maker *m)
+{
+	int rc;
+
+	maker_phase(m, MK_PAUSE, m->link->times.snapshot_ms);
+	rc = vmm_ask(m->vmm, VMM_PAUSE, NULL, 0);
+	if (rc)
+		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+}
+
 static void on_ready(void *ctx, const char *error)
 {
 	struct maker *m = ctx;
-	int rc;
 
 	if (error) {
 		maker_fail(m, "the guest says: %s", error);
 		return;
 	}
-	maker_phase(m, MK_PAUSE, m->link->times.snapshot_ms);
-	rc = vmm_ask(m->vmm, VMM_PAUSE, NULL, 0);
-	if (rc)
-		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+	if (!m->session.n_lanes) {
+		pause_ask(m);
+		return;
+	}
+	maker_phase(m, MK_ARM, m->link->times.snapshot_ms);
+	if (gp_down_plain(&m->channel.out, GP_ARM, 0))
+		maker_fail(m, "out of memory");
+	else
+		channel_flush(&m->channel);
 }
 
 /* The session lets none of these through before BIND. */
@@ -261,6 +279,21 @@ static void on_reply(void *ctx, enum vmm_type type, int status,
 		maker_fail(m, "asking the VMM: %s", strerror(-rc));
 }
 
+static void on_lane(void *ctx, enum vmm_type type, const struct vmm_lane *l,
+		    const uint8_t *data, size_t len)
+{
+	struct maker *m = ctx;
+
+	(void)data;
+	(void)len;
+	if (m->has_failed)
+		return;
+	if (m->phase == MK_ARM && type == VMM_LANE_READY && !l->lane)
+		pause_ask(m);
+	else
+		maker_fail(m, "the VMM spoke of lane %u out of turn", l->lane);
+}
+
 static void on_gone(void *ctx, const struct vmm_end *end)
 {
 	struct maker *m = ctx;
@@ -279,6 +312,7 @@ static void on_gone(void *ctx, const struct vmm_end *end)
 static const struct vmm_ops vmm_ops = {
 	.started = on_started,
 	.replied = on_reply,
+	.lane = on_lane,
 	.gone = on_gone,
 };
 

@@ -221,7 +221,7 @@ static void test_run_makes(void **state)
 	(void)state;
 	template_get(lnk, &shape, &t);
 	t->state = TPL_IDLE;
-	run("HPRzz\nanother", &r);
+	run("HP+ayzz\nanother", &r); /* with a lane */
 	assert_int_equal(r.e.code, ERR_NONE);
 	assert_int_equal(r.ended, 1);
 	assert_true(r.progress > 0);
@@ -236,6 +236,10 @@ static void test_fails(void **state)
 		{"h", "booting the guest kernel: no progress in time"},
 		{"Hh", "preparing the guest: no progress in time"},
 		{"HPQ", "the guest says: no disk"},
+		{"HP+ah", "rehearsing a run: no progress in time"},
+		{"HP+aYh", "the VMM spoke of lane 4 out of turn"},
+		{"HP+aTh", "the VMM spoke of lane 0 out of turn"},
+		{"HPRyh", "the VMM spoke of lane 0 out of turn"},
 		{"HPRh", "pausing the VM: no progress in time"},
 		{"HPRZ", "the VMM refused"},
 		{"HPRzZ", "writing the snapshot: the VMM refused"},

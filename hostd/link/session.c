@@ -2,6 +2,7 @@
 #include "session.h"
 #include "../http/json_raw.h"
 #include "gp_up.h"
+#include "lane.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -152,15 +153,18 @@ static int answer(struct session *s, const struct frame *f,
 	static const struct gp_rule rules[] = {
 		{GP_READY_OK, GP_KIND_BOOL, true, 0, 1},
 		{GP_READY_ERROR, GP_KIND_TEXT, false, 0, GP_TEXT_BYTES_MAX},
+		{GP_READY_LANES, GP_KIND_UINT, false, 0, LANES_MAX},
 	};
+	size_t n_rules = N_OF(rules) - (next == SES_BOUND); /* no LANES */
 	char text[GP_TEXT_BYTES_MAX + 1];
 	struct gp_map m;
 	const char *why;
 
-	if (gp_map_decode(f->payload, f->head.len, rules, N_OF(rules), &m,
-			  &why))
+	if (gp_map_decode(f->payload, f->head.len, rules, n_rules, &m, &why))
 		return broken(s, f, why);
 	s->state = next;
+	if (next == SES_PREPARED)
+		s->n_lanes = (uint32_t)m.v[GP_READY_LANES].u;
 	if (m.v[GP_READY_OK].u) {
 		event(s->ctx, NULL);
 		return 0;

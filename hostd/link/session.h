@@ -71,7 +71,8 @@ struct session {
 	struct frame_reader reader;
 	struct session_cmd cmds[SESSION_CMDS_MAX];
 	uint64_t n_frames, n_strays, n_progress;
-	char why[160]; /* of the rule break */
+	uint32_t n_lanes; /* with READY */
+	char why[160];	  /* of the rule break */
 };
 
 void session_init(struct session *s, enum session_state state,

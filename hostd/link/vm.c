@@ -2,7 +2,8 @@
  * One microVM: from its template's snapshot to its end; see vm.h.
  *
  *   WAITING   for the template (vm_create asked; commands are kept)
- *   STARTING  a call is posted: disk copy, process, BIND and commands
+ *   STARTING  a call is posted: disk copy, process
+ *   BELL      the process is there, BIND is not given yet (vm_bell.c)
  *   RUNNING   hutch-vmm lives; the session says what the guest may send
  *   ENDING    the reason is known; the process is being reaped
  *
@@ -10,8 +11,8 @@
  * STARTING; the call that is posted then resumes the VM, instead of a start, or
  * gives it its run by the express lane (vm_lane.c).
  *
- * BIND and the commands that came with vm_create are written into the channel
- * before the process exists: the restored guest finds them in its first read.
+ * BIND and the commands that came with vm_create travel together, by the lane
+ * or by the channel.
  *
  * One timer serves all deadlines: BOUND, each command's start, and each
  * command's own time-out with room for the guest to keep it itself.  A guest
@@ -260,8 +261,11 @@ static void on_bound(void *ctx, const char *error)
 	}
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
+	vm->lane.is_bind = false;
 	if (vm->state == VM_RESTORING)
 		vm_pooled_bound(vm);
+	else if (vm->state == VM_BINDING)
+		vm->session.state = SES_PREPARED;
 	else
 		vm_bound(vm);
 }
@@ -330,11 +334,11 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	struct vm *vm = ctx;
 
 	vm->ready_us = clock_mono_us();
-	vm->has_started = true;
 	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
-	vm_pooled_started(vm);
+	if (!vm->lane.n)
+		vm_bell_none(vm);
 }
 
 static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
@@ -377,7 +381,7 @@ static void vm_begin(struct vm *vm)
 		vm_pooled_resume(vm);
 		return;
 	}
-	vm->state = VM_RUNNING;
+	vm->state = VM_BELL;
 	if (vm_begin_process(vm, &e)) {
 		vm_end(vm, END_NOT_STARTED, "%.250s", e.text);
 		return;
@@ -436,7 +440,7 @@ struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
 	vm->call.fn = on_call;
 	vm->call.arg = vm;
 	vm->channel.watch.fd = -1;
-	session_init(&vm->session, SES_BINDING, &session_ops, vm);
+	session_init(&vm->session, SES_PREPARED, &session_ops, vm);
 	list_append(&link->vms, &vm->node);
 	return vm;
 }

@@ -2,10 +2,11 @@
  * A run by the express lane (api/lane.h): the request is handed to the VMM and
  * not to the guest's kernel, and the answer comes the same way.
  *
- *   ARMED      ARM is in the channel; the runner's rehearsal is awaited.  READY
- *              makes it POOLED, parked; without READY in time it is paused and
- *              POOLED as a VM without a lane is
- *   SENDING    claimed for one RUN: pieces of its frame go to the VMM
+ *   ARMED      bound by its lane; the runner seeds itself.  READY makes it
+ *              POOLED, parked; without READY in time it is paused and POOLED
+ *              as a VM without a lane is
+ *   SENDING    claimed, or restored, for one RUN: pieces of its frame go to the
+ *              VMM, those of BIND before it when it was restored (vm_bell.c)
  *   GIVEN      the last one left; the VMM's reply is awaited
  *   OPEN       user code runs; the answer is awaited
  *   ADOPTING   it takes long, or shall be killed: ADOPT was asked for
@@ -53,13 +54,6 @@ enum lane_event {
 	LEV_N,
 };
 
-struct lane_said {
-	struct vmm_lane at;
-	const uint8_t *data;
-	size_t len;
-	int status;
-};
-
 static const char *const event_names[] = {
 	[LEV_READY] = "a runner waits",
 	[LEV_ANSWER] = "an answer",
@@ -84,22 +78,11 @@ bool vm_lane_is_open(const struct vm *vm)
 
 bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end)
 {
-	return vm->state == VM_LANE_GIVEN && end->has_unread;
+	return vm->state == VM_LANE_GIVEN && end->has_unread &&
+	       !vm->lane.is_bind;
 }
 
 /* ---- waiting at the doorbell ------------------------------------------ */
-
-bool vm_lane_arm(struct vm *vm)
-{
-	if (!vm->link->has_lane || !vm->lane.n ||
-	    gp_down_plain(&vm->channel.out, GP_ARM, 0))
-		return false;
-	vm->state = VM_ARMED;
-	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.lane_ms;
-	vm_timer_arm(vm);
-	channel_flush(&vm->channel);
-	return true;
-}
 
 /* READY may be on its way, or the rehearsal goes on when the VM does. */
 void vm_lane_unready(struct vm *vm)
@@ -125,11 +108,10 @@ static void out_of_turn(struct vm *vm, enum lane_event ev)
 
 static void ready(struct vm *vm, const struct lane_said *said)
 {
-	if (said->at.lane >= vm->lane.n) {
+	if (said->at.lane != vm->lane.idx) {
 		out_of_turn(vm, LEV_READY);
 		return;
 	}
-	vm->lane.idx = said->at.lane;
 	vm->lane.is_ready = true;
 	vm_pooled_waits(vm);
 }
@@ -160,6 +142,15 @@ static void ready_late(struct vm *vm, const struct lane_said *said)
 		go_on(vm, 0);
 }
 
+/* The first one of a VM for the pool; when BIND was given, one that is late. */
+static void ready_restoring(struct vm *vm, const struct lane_said *said)
+{
+	if (vm->is_bind_given)
+		ready_late(vm, said);
+	else
+		vm_bell_pooled(vm, said);
+}
+
 /* ---- the request ------------------------------------------------------ */
 
 bool vm_lane_takes(const struct vm *vm)
@@ -167,8 +158,7 @@ bool vm_lane_takes(const struct vm *vm)
 	const struct bytes *b = &vm->early;
 	struct gp_head head;
 
-	if (!vm->lane.is_ready || b->len < sizeof(head) ||
-	    b->len > LANE_REQUEST_BYTES_MAX)
+	if (b->len < sizeof(head) || b->len > LANE_REQUEST_BYTES_MAX)
 		return false;
 	memcpy(&head, b->data, sizeof(head));
 	return head.type == GP_RUN && head.len == b->len - sizeof(head);
@@ -199,17 +189,32 @@ static int send_pieces(struct vm *vm)
 	return 0;
 }
 
-int vm_lane_run(struct vm *vm)
+uint64_t vm_lane_command(const struct vm *vm)
 {
 	struct gp_head head;
 
 	memcpy(&head, vm->early.data, sizeof(head));
+	return head.cmd;
+}
+
+int vm_lane_give(struct vm *vm, uint64_t cmd)
+{
 	vm->state = VM_LANE_SENDING;
 	vm->lane.is_ready = false;
-	vm->lane.cmd = head.cmd;
+	vm->lane.cmd = cmd;
 	vm->lane.request_len = (uint32_t)vm->early.len;
 	vm->lane.sent = 0;
 	return send_pieces(vm);
+}
+
+/* Nothing ran.  A restored VM is what would be tried next, and only once. */
+static void not_taken(struct vm *vm)
+{
+	if (vm->lane.is_bind)
+		vm_end(vm, END_VM_LOST,
+		       "hutch-vmm did not take the run of the restored VM");
+	else
+		vm_pooled_instead(vm);
 }
 
 void vm_lane_writable(void *ctx)
@@ -217,7 +222,7 @@ void vm_lane_writable(void *ctx)
 	struct vm *vm = ctx;
 
 	if (vm->state == VM_LANE_SENDING && send_pieces(vm))
-		vm_pooled_instead(vm);
+		not_taken(vm);
 }
 
 /* The frame is where it belongs; what stands behind it stays. */
@@ -248,7 +253,10 @@ static void run_taken(struct vm *vm, const struct lane_said *said)
 	vm->state = VM_LANE_OPEN;
 	vm->link->stats.lane_runs++;
 	vm->lane.adopt_at_ms = vm->lane.given_ms + after_ms;
-	vm_bound(vm);
+	if (vm->lane.is_bind)
+		vm_timer_arm(vm); /* BOUND is still to come */
+	else
+		vm_bound(vm);
 	if (vm->lane.is_adopt_wanted)
 		vm_lane_adopt(vm);
 }
@@ -258,7 +266,7 @@ static void run_refused(struct vm *vm, const struct lane_said *said)
 {
 	log_warn("%s vm=lane_refused: %s", vm->spec.sandbox,
 		 strerror(-said->status));
-	vm_pooled_instead(vm);
+	not_taken(vm);
 }
 
 /* ---- a run that takes long -------------------------------------------- */
@@ -290,7 +298,7 @@ static void adopted(struct vm *vm, const struct lane_said *said)
 
 	(void)said;
 	vm->state = VM_RUNNING;
-	vm->session.state = SES_BOUND;
+	vm->session.state = vm->lane.is_bind ? SES_BINDING : SES_BOUND;
 	vm->lane.is_adopt_unsaid = false;
 	vm->link->stats.lane_adopted++;
 	log_debug("%s vm=adopted after_ms=%lld", vm->spec.sandbox,
@@ -372,25 +380,16 @@ static const char *piece_check(const struct vm *vm, const struct lane_said *s)
 	return NULL;
 }
 
-static void answer(struct vm *vm, const struct lane_said *said)
+bool vm_lane_piece(struct vm *vm, const struct lane_said *said)
 {
+	const char *wrong = piece_check(vm, said);
 	struct lane *a = &vm->lane;
-	struct session_cmd *c;
-	const char *wrong;
 	int rc;
 
-	if (vm->state != VM_LANE_ANSWERING) {
-		vm->state = VM_LANE_ANSWERING;
-		vm->session.state = SES_BOUND;
-		a->adopt_at_ms = 0;
-		a->at = 0;
-		a->total = said->at.total;
-	}
-	wrong = piece_check(vm, said);
 	if (wrong) {
 		vm_end(vm, END_VM_LOST, "hutch-vmm sent a wrong answer: %s",
 		       wrong);
-		return;
+		return false;
 	}
 	a->at += (uint32_t)said->len;
 	rc = session_feed(&vm->session, said->data, said->len);
@@ -398,7 +397,22 @@ static void answer(struct vm *vm, const struct lane_said *said)
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
 	else if (rc)
 		vm_end(vm, END_GUEST_PROTOCOL, "%s", vm->session.why);
-	if (vm->state == VM_ENDING || a->at < a->total)
+	return vm->state != VM_ENDING && a->at == a->total;
+}
+
+static void answer(struct vm *vm, const struct lane_said *said)
+{
+	struct lane *a = &vm->lane;
+	struct session_cmd *c;
+
+	if (vm->state != VM_LANE_ANSWERING) {
+		vm->state = VM_LANE_ANSWERING;
+		vm->session.state = a->is_bind ? SES_BINDING : SES_BOUND;
+		a->adopt_at_ms = 0;
+		a->at = 0;
+		a->total = said->at.total;
+	}
+	if (!vm_lane_piece(vm, said))
 		return;
 	c = session_cmd_find(&vm->session, a->cmd);
 	if ((c && c->state != CS_ENDED) || session_is_mid_frame(&vm->session))
@@ -416,8 +430,12 @@ static const struct {
 	enum lane_event ev;
 	void (*fn)(struct vm *vm, const struct lane_said *said);
 } rules[] = {
+	{VM_BELL, LEV_READY, vm_bell_run},
+	{VM_RESTORING, LEV_READY, ready_restoring},
+	{VM_BINDING, LEV_RUN_TAKEN, vm_bell_taken},
+	{VM_BINDING, LEV_RUN_REFUSED, vm_bell_refused},
+	{VM_BINDING, LEV_ANSWER, vm_bell_answer},
 	{VM_ARMED, LEV_READY, ready},
-	{VM_RESTORING, LEV_READY, ready_late},
 	{VM_RUNNING, LEV_READY, ready_late},
 	{VM_LANE_SENDING, LEV_RUN_REFUSED, run_refused},
 	{VM_LANE_GIVEN, LEV_RUN_REFUSED, run_refused},

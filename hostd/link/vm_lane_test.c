@@ -1,7 +1,8 @@
 /*
- * Runs by the express lane, with a process that plays a hostile VMM: "a" waits
- * for ARM, "y" says READY, "q" takes the request, "m" answers it; "v", "V" and
- * "X" are its words about ADOPT.
+ * Runs by the express lane, with a process that plays a hostile VMM: "y" says
+ * READY, "1" takes BIND by the lane and answers it, "z" goes on when told to,
+ * "q" takes the request, "m" answers it; "v", "V" and "X" are its words about
+ * ADOPT.
  */
 #include "vm_pool_test_util.h"
 #include <fcntl.h>
@@ -47,15 +48,15 @@ static void test_good(void **state)
 		const char *script;
 		unsigned by_lane, adopted;
 	} t[] = {
-		{"Nbayqm", 1, 0},
-		{"NbayqM", 1, 0},     /* an answer in pieces of 7 bytes */
-		{"NbayqK", 1, 0},     /* more behind the end: not heard */
-		{"NbayqvAsoE", 1, 1}, /* long: adopted */
-		{"NbayqVm", 1, 0},    /* just too long */
-		{"NbayqWWWmV", 1, 0}, /* both at once */
-		{"NbayqWWWmX", 1, 0}, /* the same, said otherwise */
-		{"NbazzrsoE", 0, 0},  /* never at its doorbell */
-		{"bzzrsoE", 0, 0},    /* no lane */
+		{"Ny1zyqm", 1, 0},
+		{"Ny1zyqM", 1, 0},     /* an answer in pieces of 7 bytes */
+		{"Ny1zyqK", 1, 0},     /* more behind the end: not heard */
+		{"Ny1zyqvAsoE", 1, 1}, /* long: adopted */
+		{"Ny1zyqVm", 1, 0},    /* just too long */
+		{"Ny1zyqWWWmV", 1, 0}, /* both at once */
+		{"Ny1zyqWWWmX", 1, 0}, /* the same, said otherwise */
+		{"Ny1zzzrsoE", 0, 0},  /* never at its doorbell */
+		{"bzzrsoE", 0, 0},     /* no lane */
 	};
 
 	(void)state;
@@ -77,7 +78,7 @@ static void test_off(void **state)
 
 	(void)state;
 	lnk->has_lane = false;
-	p = run("NbzzrsoE");
+	p = run("NyzbzzrsoE");
 	assert_good(&p, "off");
 	assert_int_equal(stats().lane_runs, 0);
 }
@@ -101,13 +102,13 @@ static void test_ready(void **state)
 	struct pooled p = {.then = look}, q = {.then = look_none}, r = q, s = q;
 
 	(void)state;
-	pooled_play(&p, "Nbayqm");
+	pooled_play(&p, "Ny1zyqm");
 	assert_good(&p, "ready");
-	pooled_play(&q, "NbazzrsoE");
+	pooled_play(&q, "Ny1zzzrsoE");
 	assert_good(&q, "no ready");
-	pooled_play(&r, "NbaWWWWWWWWWyzzrsoE");
+	pooled_play(&r, "Ny1zWWWWWWWWWyzzrsoE");
 	assert_good(&r, "late");
-	pooled_play(&s, "NbaWWWWWWWWWzzyzrsoE");
+	pooled_play(&s, "Ny1zWWWWWWWWWzzyzrsoE");
 	assert_good(&s, "very late");
 }
 
@@ -117,26 +118,38 @@ static void test_lost_before(void **state)
 {
 	static const struct pooled_lost t[] = {
 		{"G", "has 5 lanes", 0, END_VM_LOST},
-		{"NyW", "out of turn: a runner waits", 0, END_VM_LOST},
-		{"NbaY", "out of turn: a runner waits", 0, END_VM_LOST},
-		{"NbayWy", "out of turn: a runner waits", 1, END_VM_LOST},
-		{"NbayWm", "out of turn: an answer", 1, END_VM_LOST},
-		{"NbayWT", "out of turn: an answer", 1, END_VM_LOST},
+		{"NyyW", "out of turn: a runner waits", 0, END_VM_LOST},
+		{"NYh", "spoke of lane 4 of 1", 0, END_VM_LOST},
+		{"Nh", "did not answer within", 0, END_VM_LOST},
+		{"Nym", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"Ny2", "take its identity: bad", 0, END_VM_LOST},
+		{"Ny3", "be given its identity", 0, END_VM_LOST},
+		{"Ny6h", "did not answer within", 0, END_VM_LOST},
+		{"Ny6m", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"Ny6T", "not answered by BOUND", 0, END_GUEST_PROTOCOL},
+		{"Ny65", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"Ny6B", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"Ny6g", "triple fault", 0, END_VM_LOST},
+		{"Ny1Z", "the VM cannot go on", 0, END_VM_LOST},
+		{"Ny1zY", "out of turn: a runner waits", 0, END_VM_LOST},
+		{"Ny1zyWy", "out of turn: a runner waits", 1, END_VM_LOST},
+		{"Ny1zyWm", "out of turn: an answer", 1, END_VM_LOST},
+		{"Ny1zyWT", "out of turn: an answer", 1, END_VM_LOST},
 		{"byW", "out of turn: a runner waits", 0, END_VM_LOST},
 		{"bzWy", "out of turn: a runner waits", 1, END_VM_LOST},
-		{"NbaWWWWWWWWWyzWy", "out of turn: a runner waits", 1,
+		{"Ny1zWWWWWWWWWyzWy", "out of turn: a runner waits", 1,
 		 END_VM_LOST},
-		{"NbaWWWWWWWWWyyW", "out of turn: a runner waits", 0,
+		{"Ny1zWWWWWWWWWyyW", "out of turn: a runner waits", 0,
 		 END_VM_LOST},
-		{"NbaWWWWWWWWWm", "out of turn: an answer", 0, END_VM_LOST},
-		{"Nbah", "did not answer within", 0, END_VM_LOST},
-		{"Nbam", "out of turn: an answer", 0, END_VM_LOST},
-		{"NbacWyh", "channel was closed", 1, END_VM_LOST},
-		{"Nbas", "may not come now", 0, END_GUEST_PROTOCOL},
-		{"NbayWs", "may not come now", 1, END_GUEST_PROTOCOL},
-		{"NbayWx", "killed by signal 9", 1, END_VM_LOST},
-		{"Nbax", "killed by signal 9", 0, END_VM_LOST},
-		{"NbaZ", "cannot be paused", 0, END_VM_LOST},
+		{"Ny1zWWWWWWWWWm", "out of turn: an answer", 0, END_VM_LOST},
+		{"Ny1zh", "did not answer within", 0, END_VM_LOST},
+		{"Ny1zm", "out of turn: an answer", 0, END_VM_LOST},
+		{"Ny1zcWyh", "channel was closed", 1, END_VM_LOST},
+		{"Ny1zs", "may not come now", 0, END_GUEST_PROTOCOL},
+		{"Ny1zyWs", "may not come now", 1, END_GUEST_PROTOCOL},
+		{"Ny1zyWx", "killed by signal 9", 1, END_VM_LOST},
+		{"Ny1zx", "killed by signal 9", 0, END_VM_LOST},
+		{"Ny1zZ", "cannot be paused", 0, END_VM_LOST},
 	};
 
 	(void)state;
@@ -154,36 +167,36 @@ static void test_lost_after(void **state)
 		unsigned started;
 	} t[] = {
 		/* It has the request and does not say so. */
-		{"NbayCh", "did not answer within", END_VM_LOST, 0},
-		{"NbayCm", "out of turn: an answer", END_VM_LOST, 0},
-		{"NbayCx", "killed by signal 9", END_VM_LOST, 0},
-		{"Nbayqh", "did not start command 1", END_VM_LOST, 0},
-		{"NbayqVh", "did not start command 1", END_VM_LOST, 0},
-		{"NbayqvAh", "did not start command 1", END_VM_LOST, 0},
-		{"Nbayqx", "killed by signal 9", END_VM_LOST, 0},
-		{"NbayqWx", "killed by signal 9", END_VM_LOST, 0},
-		{"Nbayqg", "triple fault", END_VM_LOST, 0},
-		{"NbayqX", "cannot be adopted", END_VM_LOST, 0},
-		{"NbayqT", "has no end", END_GUEST_PROTOCOL, 0},
-		{"NbayqU", "its length is wrong", END_VM_LOST, 0},
-		{"Nbayqu", "of another lane", END_VM_LOST, 0},
-		{"NbayqD", "out of its place", END_VM_LOST, 0},
-		{"Nbayqdm", "out of its place", END_VM_LOST, 1},
-		{"NbayqdWg", "triple fault", END_VM_LOST, 1},
-		{"Nbayqj", "has no end", END_GUEST_PROTOCOL, 1},
-		{"Nbayqn", "an end before the start", END_GUEST_PROTOCOL, 0},
-		{"Nbayqy", "out of turn: a runner waits", END_VM_LOST, 0},
-		{"Nbayqs", "may not come now", END_GUEST_PROTOCOL, 0},
-		{"NbaWWWWWWWWWzzyzyh", "out of turn: a runner waits",
+		{"Ny1zyCh", "did not answer within", END_VM_LOST, 0},
+		{"Ny1zyCm", "out of turn: an answer", END_VM_LOST, 0},
+		{"Ny1zyCx", "killed by signal 9", END_VM_LOST, 0},
+		{"Ny1zyqh", "did not start command 1", END_VM_LOST, 0},
+		{"Ny1zyqVh", "did not start command 1", END_VM_LOST, 0},
+		{"Ny1zyqvAh", "did not start command 1", END_VM_LOST, 0},
+		{"Ny1zyqx", "killed by signal 9", END_VM_LOST, 0},
+		{"Ny1zyqWx", "killed by signal 9", END_VM_LOST, 0},
+		{"Ny1zyqg", "triple fault", END_VM_LOST, 0},
+		{"Ny1zyqX", "cannot be adopted", END_VM_LOST, 0},
+		{"Ny1zyqT", "has no end", END_GUEST_PROTOCOL, 0},
+		{"Ny1zyqU", "its length is wrong", END_VM_LOST, 0},
+		{"Ny1zyqu", "of another lane", END_VM_LOST, 0},
+		{"Ny1zyqD", "out of its place", END_VM_LOST, 0},
+		{"Ny1zyqdm", "out of its place", END_VM_LOST, 1},
+		{"Ny1zyqdWg", "triple fault", END_VM_LOST, 1},
+		{"Ny1zyqj", "has no end", END_GUEST_PROTOCOL, 1},
+		{"Ny1zyqn", "an end before the start", END_GUEST_PROTOCOL, 0},
+		{"Ny1zyqy", "out of turn: a runner waits", END_VM_LOST, 0},
+		{"Ny1zyqs", "may not come now", END_GUEST_PROTOCOL, 0},
+		{"Ny1zWWWWWWWWWzzyzyh", "out of turn: a runner waits",
 		 END_VM_LOST, 0},
-		{"NbaWWWWWWWWWyzzyh", "out of turn: a runner waits",
+		{"Ny1zWWWWWWWWWyzzyh", "out of turn: a runner waits",
 		 END_VM_LOST, 0},
-		{"NbayqvAm", "out of turn: an answer", END_VM_LOST, 0},
-		{"NbayqvAsy", "out of turn: a runner waits", END_VM_LOST, 1},
-		{"NbayqvAsm", "out of turn: an answer", END_VM_LOST, 1},
-		{"NbayqvAe", "an end before the start", END_GUEST_PROTOCOL, 0},
-		{"NbayqVs", "may not come now", END_GUEST_PROTOCOL, 0},
-		{"Nbayqc", "channel was closed", END_VM_LOST, 0},
+		{"Ny1zyqvAm", "out of turn: an answer", END_VM_LOST, 0},
+		{"Ny1zyqvAsy", "out of turn: a runner waits", END_VM_LOST, 1},
+		{"Ny1zyqvAsm", "out of turn: an answer", END_VM_LOST, 1},
+		{"Ny1zyqvAe", "an end before the start", END_GUEST_PROTOCOL, 0},
+		{"Ny1zyqVs", "may not come now", END_GUEST_PROTOCOL, 0},
+		{"Ny1zyqc", "channel was closed", END_VM_LOST, 0},
 	};
 
 	(void)state;
@@ -203,7 +216,7 @@ static void test_lost_after(void **state)
 /* An end that was told stays, whatever comes behind it. */
 static void test_after_the_end(void **state)
 {
-	struct pooled p = run("NbayqJ");
+	struct pooled p = run("Ny1zyqJ");
 
 	(void)state;
 	assert_int_equal(p.run.ended, 1);
@@ -224,19 +237,20 @@ static void test_instead(void **state)
 		const char *script;
 		void (*then)(struct pooled *p);
 	} t[] = {
-		{"Nbayh", pooled_claim_dead},  /* dead when it is claimed */
-		{"NbayWx", pooled_claim_swap}, /* dies with the request unread
-						*/
-		{"NbayWg", pooled_claim_swap},	{"NbayWcWx", pooled_claim_swap},
-		{"NbayI", pooled_claim_swap},	/* refuses the request */
-		{"NbayiI", claim_large},	/* a later piece */
-		{"Nbayix", claim_large},	/* dies before it has it all */
-		{"Nbayih", claim_large},	/* does not take it */
-		{"Nbayis", claim_large},	/* speaks instead */
-		{"Nbayiyh", claim_large},	/* rings once more */
-		{"NbayWBh", pooled_claim_late}, /* a word, unread */
-		{"NbayWyh", pooled_claim_late}, /* a second ring, unread */
-		{"NbayWmh", pooled_claim_late}, /* an answer to nothing */
+		{"Ny1zyh", pooled_claim_dead},	/* dead when it is claimed */
+		{"Ny1zyWx", pooled_claim_swap}, /* dies with the request unread
+						 */
+		{"Ny1zyWg", pooled_claim_swap},
+		{"Ny1zyWcWx", pooled_claim_swap},
+		{"Ny1zyI", pooled_claim_swap},	 /* refuses the request */
+		{"Ny1zyiI", claim_large},	 /* a later piece */
+		{"Ny1zyix", claim_large},	 /* dies before it has it all */
+		{"Ny1zyih", claim_large},	 /* does not take it */
+		{"Ny1zyis", claim_large},	 /* speaks instead */
+		{"Ny1zyiyh", claim_large},	 /* rings once more */
+		{"Ny1zyWBh", pooled_claim_late}, /* a word, unread */
+		{"Ny1zyWyh", pooled_claim_late}, /* a second ring, unread */
+		{"Ny1zyWmh", pooled_claim_late}, /* an answer to nothing */
 	};
 
 	(void)state;
@@ -260,9 +274,9 @@ static void test_large(void **state)
 		const char *script;
 		unsigned by_lane;
 	} t[] = {
-		{LARGE_BYTES, "Nbayqm", 1},
-		{LARGE_BYTES, "NbayWqm", 1},
-		{1 << 20, "NbayzrsoE", 0},
+		{LARGE_BYTES, "Ny1zyqm", 1},
+		{LARGE_BYTES, "Ny1zyWqm", 1},
+		{1 << 20, "Ny1zyzrsoE", 0},
 	};
 	struct pooled p;
 
@@ -275,7 +289,7 @@ static void test_large(void **state)
 		assert_good(&p, t[i].script);
 		assert_int_equal(stats().lane_runs - before, t[i].by_lane);
 	}
-	p = run("NbayqO");
+	p = run("Ny1zyqO");
 	assert_int_equal(p.run.ended, 1);
 	assert_int_equal(strspn(p.run.result, "6"), sizeof(p.run.result) - 1);
 }
@@ -324,16 +338,17 @@ static void test_killed(void **state)
 		const char *text;
 	} t[] = {
 		/* Adopted, killed as any other. */
-		{"NbayqvAksoE", claim_kill_open, 1, GP_END_EXITED, "destroyed"},
-		{"NbayqVm", claim_kill_open, 1, GP_END_EXITED, "destroyed"},
-		{"NbayqvAkh", claim_kill_open, 1, GP_END_CANCELLED,
+		{"Ny1zyqvAksoE", claim_kill_open, 1, GP_END_EXITED,
 		 "destroyed"},
-		{"NbayqVh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
-		{"Nbayqh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
-		{"NbayWqvAksoE", claim_kill_sending, 1, GP_END_EXITED,
+		{"Ny1zyqVm", claim_kill_open, 1, GP_END_EXITED, "destroyed"},
+		{"Ny1zyqvAkh", claim_kill_open, 1, GP_END_CANCELLED,
+		 "destroyed"},
+		{"Ny1zyqVh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
+		{"Ny1zyqh", claim_kill_open, 1, GP_END_CANCELLED, "destroyed"},
+		{"Ny1zyWqvAksoE", claim_kill_sending, 1, GP_END_EXITED,
 		 "destroyed"},
 		/* Two frames: not for the lane. */
-		{"NbayzrksoE", claim_kill, 1, GP_END_EXITED, "destroyed"},
+		{"Ny1zyzrksoE", claim_kill, 1, GP_END_EXITED, "destroyed"},
 	};
 
 	(void)state;
@@ -360,10 +375,10 @@ static void test_again(void **state)
 	struct pooled p = {.then = claim_again}, q = p;
 
 	(void)state;
-	pooled_play(&p, "Nbayqmzrx");
+	pooled_play(&p, "Ny1zyqmzrx");
 	assert_int_equal(p.run.ended, 1);
 	assert_non_null(strstr(p.run.text, "killed by signal 9"));
-	pooled_play(&q, "NbayqmZh");
+	pooled_play(&q, "Ny1zyqmZh");
 	assert_non_null(strstr(q.run.text, "cannot go on"));
 }
 
@@ -394,12 +409,12 @@ static void claim_destroy_later(struct pooled *p)
 
 static void test_destroyed(void **state)
 {
-	static const char *const scripts[] = {"Nbayih", "Nbayqh", "NbayqvAsh",
-					      "Nbayqdh"};
+	static const char *const scripts[] = {"Ny1zyih", "Ny1zyqh",
+					      "Ny1zyqvAsh", "Ny1zyqdh"};
 	struct pooled p = {.then = claim_destroy};
 
 	(void)state;
-	pooled_play(&p, "Nbayh");
+	pooled_play(&p, "Ny1zyh");
 	assert_int_equal(p.run.gone, 1);
 	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
 		struct pooled q = {.then = claim_destroy_later};
@@ -425,9 +440,9 @@ static void test_link_ends(void **state)
 	(void)state;
 	p = (struct pooled){.then = pooled_stop};
 	q = (struct pooled){.then = claim_stop};
-	pooled_begin(&p, "Nbayh");
+	pooled_begin(&p, "Ny1zyh");
 	assert_int_equal(loop_run(loop), 0);
-	pooled_begin(&q, "Nbayqh");
+	pooled_begin(&q, "Ny1zyqh");
 	assert_int_equal(loop_run(loop), 0);
 	assert_int_equal(p.waiting + q.waiting, 2);
 }
@@ -438,8 +453,8 @@ static void test_link_ends(void **state)
  * when the request never got that far. */
 static void test_env_is_wiped(void **state)
 {
-	static const char *const scripts[] = {"Nbayqm", "NbayqvAsoE", "Nbayqx",
-					      "Nbayih", "NbayWIh"};
+	static const char *const scripts[] = {"Ny1zyqm", "Ny1zyqvAsoE",
+					      "Ny1zyqx", "Ny1zyih", "Ny1zyWIh"};
 	static char text[SECRET_TEXT_BYTES];
 	const char *env[] = {"A=x", text, NULL};
 	uint8_t masked[SECRET_BYTES];

@@ -1,7 +1,8 @@
 /*
  * VMs that wait, bound and paused, until somebody claims them; see vm.h.
  *
- *   RESTORING  the process starts, with BIND in its channel; after BOUND, PAUSE
+ *   RESTORING  the process starts; BIND by its lane (vm_bell.c), or by the
+ *              channel and after BOUND, PAUSE
  *   POOLED     paused: vCPUs parked, devices drained, the channel held
  *   STARTING   claimed; a call is posted
  *   RESUMING   RESUME was asked for; its answer is awaited
@@ -37,25 +38,11 @@ void vm_pooled_pause(struct vm *vm)
 		       strerror(-rc));
 }
 
-/* The deadline of BOUND serves for the pause, too. */
-static void settle_down(struct vm *vm)
-{
-	if (!vm_lane_arm(vm))
-		vm_pooled_pause(vm);
-}
-
+/* By the channel.  The deadline of BOUND serves for the pause, too. */
 void vm_pooled_bound(struct vm *vm)
 {
 	vm->session.state = SES_PREPARED;
-	if (vm->has_started)
-		settle_down(vm);
-}
-
-/* Two sockets, one loop: BOUND may be read before it. */
-void vm_pooled_started(struct vm *vm)
-{
-	if (vm->state == VM_RESTORING && vm->session.state == SES_PREPARED)
-		settle_down(vm);
+	vm_pooled_pause(vm);
 }
 
 void vm_pooled_waits(struct vm *vm)
@@ -137,9 +124,9 @@ void vm_pooled_instead(struct vm *vm)
 		vmm_forget(vm->vmm);
 	vm->vmm = NULL;
 	channel_close(&vm->channel);
-	session_restart(&vm->session, SES_BINDING);
+	session_restart(&vm->session, SES_PREPARED);
 	memset(&vm->lane, 0, sizeof(vm->lane));
-	vm->has_started = false;
+	vm->is_bind_given = false;
 	if (!vm->is_posted)
 		vm_start_post(vm);
 }
@@ -171,8 +158,9 @@ void vm_pooled_resume(struct vm *vm)
 	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
 	vm_timer_arm(vm);
 	vmm_foreground(vm->vmm);
-	rc = vm_lane_takes(vm) ? vm_lane_run(vm)
-			       : vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	rc = vm->lane.is_ready && vm_lane_takes(vm)
+		     ? vm_lane_give(vm, vm_lane_command(vm))
+		     : vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
 	if (rc)
 		vm_pooled_instead(vm);
 }

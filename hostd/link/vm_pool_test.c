@@ -30,7 +30,7 @@ static void test_good(void **state)
 static void test_lost_before(void **state)
 {
 	static const struct pooled_lost t[] = {
-		{"B", "cannot take its identity: bad", 0, END_VM_LOST},
+		{"7", "cannot take its identity: bad", 0, END_VM_LOST},
 		{"h", "did not answer within", 0, END_VM_LOST},
 		{"bh", "did not answer within", 0, END_VM_LOST},
 		{"bZ", "cannot be paused", 0, END_VM_LOST},

@@ -3,6 +3,7 @@
 #define HUTCHD_VM_PRIV_H
 
 #include "channel.h"
+#include "lane.h"
 #include "link_priv.h"
 #include "template_priv.h"
 #include "vm.h"
@@ -17,6 +18,9 @@ enum vm_state {
 	VM_RESTORING,
 	VM_POOLED,
 	VM_RESUMING,
+	/* vm_bell.c */
+	VM_BELL,
+	VM_BINDING,
 	/* vm_lane.c */
 	VM_ARMED,
 	VM_LANE_SENDING,
@@ -25,6 +29,14 @@ enum vm_state {
 	VM_LANE_ADOPTING,
 	VM_LANE_FINISHING,
 	VM_LANE_ANSWERING,
+};
+
+/* What hutch-vmm said of a lane. */
+struct lane_said {
+	struct vmm_lane at;
+	const uint8_t *data;
+	size_t len;
+	int status;
 };
 
 /* The express lane of a VM that waits, and the one run that it gets. */
@@ -36,6 +48,7 @@ struct lane {
 	bool is_adopt_unsaid; /* ADOPT was asked, its reply is to come */
 	bool is_adopt_wanted; /* as soon as the run is open */
 	bool is_parked;	      /* it answered: nobody runs in there */
+	bool is_bind;	      /* BIND went by it, BOUND was not heard yet */
 	uint64_t cmd;	      /* of the run */
 	uint32_t request_len; /* its frame, the first of `early` */
 	uint32_t sent;	      /* of the frame */
@@ -58,7 +71,7 @@ struct vm {
 	struct loop_call call;	       /* runs `posted` */
 	void (*posted)(struct vm *vm); /* start, or gone without a process */
 	bool is_posted;
-	bool has_started;   /* its VMM said so */
+	bool is_bind_given;
 	bool is_claimed;    /* from the pool, and not yet resumed */
 	struct bytes early; /* frames of commands before the start */
 	struct lane lane;
@@ -73,13 +86,14 @@ struct vm {
 	char text[REASON_BYTES_MAX];
 };
 
-/*
- * Disk copy, channel with BIND and the early commands in it, process.
- * 0 or -1 with `e`; what was opened is closed by vm_end.
- */
+/* Disk copy, channel, process.  0 or -1 with `e`; what was opened is closed by
+ * vm_end. */
 int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 		     void (*channel_ended)(struct channel *c, int rc),
 		     struct err *e);
+
+/* A fresh identity as frame BIND.  0 or -errno. */
+int vm_bind_put(const struct vm *vm, struct bytes *out);
 
 /* vm_command.c: what was asked for early goes into the channel, and is wiped
  * here.  0 or -ENOMEM. */
@@ -106,20 +120,34 @@ void vm_pooled_instead(struct vm *vm);
 /* Claimed, and nothing given to it yet. */
 bool vm_is_ungiven(const struct vm *vm);
 void vm_pooled_bound(struct vm *vm);
-void vm_pooled_started(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
 
-/* vm_lane.c: for vm_pool.c ... */
-bool vm_lane_arm(struct vm *vm); /* false: there is none */
-/* Can what it was claimed for go by its lane? */
+/* vm_bell.c: for vm.c ... */
+void vm_bell_none(struct vm *vm); /* it runs, and has no lane */
+/* ... and for the table of vm_lane.c. */
+void vm_bell_run(struct vm *vm, const struct lane_said *said);
+void vm_bell_pooled(struct vm *vm, const struct lane_said *said);
+void vm_bell_taken(struct vm *vm, const struct lane_said *said);
+void vm_bell_refused(struct vm *vm, const struct lane_said *said);
+void vm_bell_answer(struct vm *vm, const struct lane_said *said);
+
+/* vm_lane.c: for vm_pool.c and vm_bell.c ... */
+/* Is what was asked for one RUN that fits? */
 bool vm_lane_takes(const struct vm *vm);
-int vm_lane_run(struct vm *vm);
+uint64_t vm_lane_command(const struct vm *vm); /* its number */
+/* `early` is the request of that command.  0 or -errno. */
+int vm_lane_give(struct vm *vm, uint64_t cmd);
+/* One more piece of an answer; true: that was the last.  The VM may have ended.
+ */
+bool vm_lane_piece(struct vm *vm, const struct lane_said *said);
 /* ... and for vm.c. */
 void vm_lane_unready(struct vm *vm); /* READY is late */
 void vm_lane_adopt(struct vm *vm);   /* the run shall be init's command */
 void vm_lane_unpark(struct vm *vm);  /* it answered, and gets more to do */
 bool vm_lane_is_open(const struct vm *vm);
-/* It ended, and its request is still in the socket: nothing ran. */
+/* It was claimed and ended, and its request is still in the socket: nothing
+ * ran.
+ */
 bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end);
 void vm_lane_said(void *ctx, enum vmm_type type, const struct vmm_lane *l,
 		  const uint8_t *data, size_t len);

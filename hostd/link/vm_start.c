@@ -38,19 +38,14 @@ static int identity_make(const struct vm *vm, struct gp_identity *id)
 	return 0;
 }
 
-/* Fresh identity and the early commands into the channel, in one write. */
-static int bind_send(struct vm *vm)
+int vm_bind_put(const struct vm *vm, struct bytes *out)
 {
 	struct gp_identity id = {0};
 	int rc = identity_make(vm, &id);
 
 	if (!rc)
-		rc = gp_down_bind(&vm->channel.out, &id);
-	if (!rc)
-		rc = vm_early_send(vm);
+		rc = gp_down_bind(out, &id);
 	explicit_bzero(&id, sizeof(id));
-	bytes_finish_secret(&vm->early); /* also when BIND failed */
-	channel_flush(&vm->channel);
 	return rc;
 }
 
@@ -120,8 +115,6 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 			       vm->link->state_dir, strerror(-rc));
 	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
 			  channel_ended, &peer);
-	if (!rc)
-		rc = bind_send(vm);
 	if (rc)
 		return err_set(e, ERR_INTERNAL, NULL, "the VM's channel: %s",
 			       strerror(-rc));

@@ -234,8 +234,12 @@ def large():
 def killed():
     c = on.client()
     with by_lane(adopted=None):
+        before = counts(on)[0]
         r = c.start(SLEEP, input=60)
         equal(r.status, 202)
+        # Before the VMM has read the request nothing ran, and another VM is
+        # restored in its place.
+        wait_until(lambda: counts(on)[0] > before, 10, "it is taken")
         pid = wait_until(lambda: on.vmm_pids().get(r.json["sandbox"]), 10,
                          "its VMM")
         os.kill(pid, signal.SIGKILL)
