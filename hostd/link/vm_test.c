@@ -46,7 +46,6 @@ static void test_lost(void **state)
 		{"bsx", "killed by signal 9", 1, 0, END_VM_LOST},
 		{"x", "killed by signal 9", 0, 0, END_VM_LOST},
 		{"7", "cannot take its identity: bad", 0, 0, END_VM_LOST},
-		{"B", "may not come now", 0, 0, END_GUEST_PROTOCOL},
 		{"S", "has another size", 0, 0, END_NOT_STARTED},
 		{"bsg", "triple fault\\x1b[31m", 1, 0, END_VM_LOST},
 		{"bsch", "channel was closed", 1, 0, END_VM_LOST},
