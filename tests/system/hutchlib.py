@@ -7,9 +7,11 @@ the fact that they show by its id, e.g. "LBB-86".
 """
 import base64
 import contextlib
+import glob
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -260,6 +262,54 @@ def client():
         if _client is None or _client.daemon is not daemon():
             _client = daemon().client()
         return _client
+
+
+# ---- the pool, and what a daemon holds ------------------------------------
+
+FILL_S = 60     # for one VM
+
+
+def pool(d):
+    r = d.admin("GET", "/admin/pool")
+    equal(r.status, 200)
+    return r.json
+
+
+def filled(d, n, seconds=FILL_S):
+    """n VMs wait and none is on its way."""
+    def fn():
+        p = pool(d)
+        return p["ready"] == n and not p["starting"] and p
+    return wait_until(fn, seconds, f"{n} VMs wait")
+
+
+def vmms(pid):
+    """The VMM processes of a daemon, those that wait and all others."""
+    found = []
+    for name in glob.glob(f"/proc/{pid}/task/*/children"):
+        with open(name) as f:
+            found += [int(x) for x in f.read().split()]
+    return found
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def cgroups(pid):
+    """Of its VMs; its own is swept by the next daemon."""
+    return [p for p in glob.glob(f"/sys/fs/cgroup/**/{pid}-*",
+                                 recursive=True)
+            if not p.endswith("-daemon")]
+
+
+def timings(d):
+    return [dict(re.findall(r"(\w+)=(\w+)", line))
+            for line in d.log_text().splitlines() if " timing=" in line]
 
 
 # ---- HTTP ----------------------------------------------------------------

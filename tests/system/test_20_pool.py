@@ -4,15 +4,15 @@ that they give way and that none is left behind.
 
 test: timeout=1500
 """
-import glob
 import json
 import os
 import re
 import signal
 import time
 
-from hutchlib import (Daemon, STATE, case, equal, hutch, main, median, note,
-                      results_at_once, wait_until)
+from hutchlib import (Daemon, STATE, case, cgroups, equal, filled, hutch,
+                      is_there, main, median, note, pool, results_at_once,
+                      timings, vmms, wait_until)
 
 WHO = r"""
 import os, random, secrets, socket, tempfile, time, uuid
@@ -30,49 +30,6 @@ def run(input, config):
 SLEEP = "import time\ndef run(i, c):\n    time.sleep(i)\n    return 'slept'"
 NOTHING = "def run(i, c): return i"
 WAIT_S = 60
-
-
-def pool(d):
-    r = d.admin("GET", "/admin/pool")
-    equal(r.status, 200)
-    return r.json
-
-
-def filled(d, n):
-    """n VMs wait and none is on its way."""
-    def fn():
-        p = pool(d)
-        return p["ready"] == n and not p["starting"] and p
-    return wait_until(fn, WAIT_S, f"{n} VMs wait")
-
-
-def vmms(pid):
-    """The VMM processes of a daemon, those that wait and all others."""
-    found = []
-    for name in glob.glob(f"/proc/{pid}/task/*/children"):
-        with open(name) as f:
-            found += [int(x) for x in f.read().split()]
-    return found
-
-
-def is_there(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def cgroups(pid):
-    """Of its VMs; its own is swept by the next daemon."""
-    return [p for p in glob.glob(f"/sys/fs/cgroup/**/{pid}-*",
-                                 recursive=True)
-            if not p.endswith("-daemon")]
-
-
-def timings(d):
-    return [dict(re.findall(r"(\w+)=(\w+)", line))
-            for line in d.log_text().splitlines() if " timing=" in line]
 
 
 d = Daemon(STATE + "-two", pool_python=2, pool_max=2, graph_places=20,

@@ -12,7 +12,7 @@ import signal
 import time
 
 from hutchlib import (Daemon, STATE, case, equal, hutch, main, median, note,
-                      results_at_once, wait_until)
+                      pool, results_at_once, wait_until)
 
 SLEEP = "import time\ndef run(i, c):\n    time.sleep(i)\n    return 'slept'"
 NOTHING = "def run(i, c): return i"
@@ -20,12 +20,6 @@ WAIT_S = 120
 
 on = Daemon(STATE + "-on", pool_python=1, pool_max=1)
 off = Daemon(STATE + "-off", pool_python=1, pool_max=1, lane="off")
-
-
-def pool(d):
-    r = d.admin("GET", "/admin/pool")
-    equal(r.status, 200)
-    return r.json
 
 
 def ready(d, lanes=1):
