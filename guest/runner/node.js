@@ -78,6 +78,13 @@ function reseed() {
 		writable: true, configurable: true, enumerable: false });
 }
 
+// The wall clock was set after node had started and kept its time.
+function resetTimeOrigin() {
+	Object.defineProperty(performance, "timeOrigin", {
+		value: Date.now() - performance.now(), writable: false,
+		configurable: true, enumerable: true });
+}
+
 // ---- the user's code -------------------------------------------------------
 
 const requireUser = createRequire("/workspace/run.js");
@@ -266,6 +273,7 @@ function wait() {
 // ARM: the parts of a run that came by the lane, or null.
 async function arm() {
 	reseed();
+	resetTimeOrigin();
 	for (const code of [LANE_REHEARSAL, "null.x", LANE_REHEARSAL]) {
 		const [source, input, config] = lane.rehearse(code, "[1,2,3]");
 		let text = "";
@@ -295,6 +303,7 @@ async function nextRun() {
 		const [kind, parts] = wait();
 		if (kind === RUN) {
 			reseed();
+			resetTimeOrigin();
 			return parts;
 		}
 		const got = lane && kind === ARM ? await arm() : null;

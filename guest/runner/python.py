@@ -354,7 +354,8 @@ def replace_stdout():
 
 
 def reseed():
-    """Clones of one snapshot must not share their random numbers."""
+    """Clones of one snapshot must not share their random numbers, nor what
+    libraries remember of the host's name and of the time before BIND."""
     modules = sys.modules
     # one small read: the kernel's generator is slow where the kernel is
     seed = os.urandom(80)
@@ -367,6 +368,10 @@ def reseed():
         modules["tempfile"]._name_sequence = None
     if "uuid" in modules:
         modules["uuid"]._node = modules["uuid"]._last_timestamp = None
+    if "platform" in modules:
+        modules["platform"]._uname_cache = None
+    if "logging" in modules:
+        modules["logging"]._startTime = time.time_ns()
 
 
 def show_error(e):

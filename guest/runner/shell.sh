@@ -16,6 +16,10 @@ read -r -N 1 -u 15 REPLY || exit 1
 exec 15>&-
 BASH_ARGV0=run
 unset REPLY BASH_ENV
+# What bash made up or looked up at its start, before this was a sandbox.
+RANDOM=$SRANDOM
+SECONDS=0
+read -r HOSTNAME < /proc/sys/kernel/hostname
 set --
 [ -s "${RUN_INPUT%/*}/env" ] && . "${RUN_INPUT%/*}/env"
 . "${RUN_INPUT%/*}/code"
