@@ -85,6 +85,12 @@ function resetTimeOrigin() {
 		configurable: true, enumerable: true });
 }
 
+// What clones of one snapshot must not share.
+function renew() {
+	reseed();
+	resetTimeOrigin();
+}
+
 // ---- the user's code -------------------------------------------------------
 
 const requireUser = createRequire("/workspace/run.js");
@@ -272,8 +278,7 @@ function wait() {
 
 // ARM: the parts of a run that came by the lane, or null.
 async function arm() {
-	reseed();
-	resetTimeOrigin();
+	renew();
 	for (const code of [LANE_REHEARSAL, "null.x", LANE_REHEARSAL]) {
 		const [source, input, config] = lane.rehearse(code, "[1,2,3]");
 		let text = "";
@@ -292,7 +297,7 @@ async function arm() {
 			kill(0);
 		// What was seeded before BIND is seeded again.
 		if (got === BOUND || got[WAS_UNBOUND])
-			reseed();
+			renew();
 	} while (got === BOUND);
 	return got === CLOSED ? null : got;
 }
@@ -302,8 +307,7 @@ async function nextRun() {
 	for (;;) {
 		const [kind, parts] = wait();
 		if (kind === RUN) {
-			reseed();
-			resetTimeOrigin();
+			renew();
 			return parts;
 		}
 		const got = lane && kind === ARM ? await arm() : null;
