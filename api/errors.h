@@ -53,6 +53,10 @@
 	  413, 64, 0, "The code is larger than 64 KiB.")                       \
 	X(INPUT_TOO_LARGE, "sandbox_input_too_large", "invalid_request_error", \
 	  413, 64, 0, "Input or config is larger than 1 MiB.")                 \
+	X(STDIN_TOO_LARGE, "sandbox_stdin_too_large", "invalid_request_error", \
+	  413, 64, 0, "The standard input is larger than 1 MiB.")              \
+	X(NOT_RUNNING, "sandbox_not_running", "invalid_request_error", 409,    \
+	  69, 0, "The sandbox does not run.")                                  \
 	X(LIMIT_REACHED, "sandbox_limit_reached", "rate_limit_error", 429, 75, \
 	  1, "A limit on sandboxes or commands is reached.")                   \
 	X(CAPACITY, "sandbox_capacity", "api_error", 503, 75, 1,               \

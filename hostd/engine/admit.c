@@ -20,16 +20,16 @@ static struct held count(const struct engine *e, const struct sandbox_rec *s)
 	struct held h = {0};
 	struct list *n;
 
-	for (n = e->runs.next; n != &e->runs; n = n->next) {
-		const struct run *r = container_of(n, struct run, node);
-		bool is_same_env = !strcmp(r->sbx.environment, s->environment);
+	for (n = e->boxes.next; n != &e->boxes; n = n->next) {
+		const struct box *b = container_of(n, struct box, node);
+		bool is_same_env = !strcmp(b->rec.environment, s->environment);
 
-		if (!r->holds_place)
+		if (!b->holds_place)
 			continue;
 		h.environment += is_same_env;
-		h.graph += is_same_env && !strcmp(r->sbx.graph, s->graph);
-		h.ram_bytes += r->ram_bytes;
-		h.disk_bytes += r->disk_bytes;
+		h.graph += is_same_env && !strcmp(b->rec.graph, s->graph);
+		h.ram_bytes += b->ram_bytes;
+		h.disk_bytes += b->disk_bytes;
 	}
 	return h;
 }
@@ -68,19 +68,19 @@ static bool fits(uint64_t room, uint64_t held, uint64_t more)
 }
 
 static int room_check(const struct engine *e, const struct room *room,
-		      const struct held *h, const struct run *r,
+		      const struct held *h, const struct box *b,
 		      struct err *err)
 {
-	if (!fits(room->ram, h->ram_bytes, r->ram_bytes)) {
+	if (!fits(room->ram, h->ram_bytes, b->ram_bytes)) {
 		err_set(err, ERR_CAPACITY, NULL,
 			"The host has no memory for this sandbox now: %llu of "
 			"%llu MiB are promised, the sandbox needs %llu MiB.",
 			(unsigned long long)h->ram_bytes >> 20,
 			(unsigned long long)room->ram >> 20,
-			(unsigned long long)r->ram_bytes >> 20);
+			(unsigned long long)b->ram_bytes >> 20);
 		return refuse(err, ERR_CAPACITY, ENGINE_RETRY_ROOM_S);
 	}
-	if (!fits(room->disk, h->disk_bytes, r->disk_bytes)) {
+	if (!fits(room->disk, h->disk_bytes, b->disk_bytes)) {
 		err_set(err, ERR_CAPACITY, NULL,
 			"The host has no disk for this sandbox now: %llu MiB "
 			"are free beyond the reserve of %llu MiB, %llu MiB are "
@@ -88,7 +88,7 @@ static int room_check(const struct engine *e, const struct room *room,
 			(unsigned long long)room->disk >> 20,
 			(unsigned long long)e->disk_reserve_bytes >> 20,
 			(unsigned long long)h->disk_bytes >> 20,
-			(unsigned long long)r->disk_bytes >> 20);
+			(unsigned long long)b->disk_bytes >> 20);
 		return refuse(err, ERR_CAPACITY, ENGINE_RETRY_DISK_S);
 	}
 	return 0;
@@ -116,34 +116,88 @@ bool admit_pooled(const struct engine *e, uint64_t ram_bytes,
 	       pool_fits(e, &room, &h, ram_bytes, disk_bytes);
 }
 
-int admit(struct engine *e, struct run *r, struct err *err)
+int admit(struct engine *e, struct box *b, struct err *err)
 {
-	struct held h = count(e, &r->sbx);
+	struct held h = count(e, &b->rec);
 	struct room room;
 
-	vm_spec_cost(&r->spec, &r->ram_bytes, &r->disk_bytes);
+	vm_spec_cost(&b->spec, &b->ram_bytes, &b->disk_bytes);
 	if (h.graph >= e->graph_places) {
 		err_set(err, ERR_LIMIT_REACHED, NULL,
 			"The graph %s holds %u sandboxes, its limit: wait "
 			"until one ends, or delete one.",
-			r->sbx.graph, h.graph);
+			b->rec.graph, h.graph);
 		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
 	}
 	if (h.environment >= e->environment_places) {
 		err_set(err, ERR_LIMIT_REACHED, NULL,
 			"The environment %s holds %u sandboxes, its limit: "
 			"wait until one ends, or delete one.",
-			r->sbx.environment, h.environment);
+			b->rec.environment, h.environment);
 		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
 	}
-	if (room_of(e, &room, err) || room_check(e, &room, &h, r, err))
+	if (room_of(e, &room, err) || room_check(e, &room, &h, b, err))
 		return -1;
 	/* It fits.  Those who only wait give way, if they must: their memory
 	 * is free long before this one's VM has touched as much. */
-	pool_reserve(r);
-	while (!pool_fits(e, &room, &h, r->ram_bytes, r->disk_bytes) &&
+	pool_reserve(b);
+	while (!pool_fits(e, &room, &h, b->ram_bytes, b->disk_bytes) &&
 	       pool_evict(e))
 		continue;
-	r->holds_place = true;
+	b->holds_place = true;
+	return 0;
+}
+
+/* ---- commands of a held sandbox ----------------------------------------- */
+
+void err_not_running(struct err *err, const struct sandbox_rec *s)
+{
+	if (s->kind == SBX_KIND_ONE_CALL)
+		err_set(err, ERR_NOT_RUNNING, "sandbox",
+			"The sandbox %s is of a one-call run; commands are for "
+			"sandboxes that are held.",
+			s->id);
+	else
+		err_set(err, ERR_NOT_RUNNING, "sandbox",
+			"The sandbox %s is %s; commands need one that runs.",
+			s->id, sandbox_status_name(s->status));
+}
+
+int admit_command(const struct cmd *c, struct err *err)
+{
+	const struct box *b = c->box;
+	size_t n = 0, bytes = 0;
+
+	if (b->rec.kind != SBX_KIND_HELD || b->rec.status > SBX_RUNNING) {
+		err_not_running(err, &b->rec);
+		return -1;
+	}
+	/* Also those whose first record is on its way. */
+	for (struct list *m = b->cmds.next; m != &b->cmds; m = m->next) {
+		const struct cmd *o = container_of(m, struct cmd, node);
+
+		if (o == c || !*o->begin.key ||
+		    command_status_is_final(o->rec.status))
+			continue;
+		n++;
+		bytes += secrets_bytes(&o->secrets);
+	}
+	if (n >= ENGINE_COMMANDS_RUNNING_MAX + ENGINE_COMMANDS_WAITING_MAX) {
+		err_set(err, ERR_LIMIT_REACHED, NULL,
+			"The sandbox %s has %zu commands that have not ended, "
+			"its limit: %d run, %d wait; wait until one ends, or "
+			"cancel one.",
+			b->rec.id, n, ENGINE_COMMANDS_RUNNING_MAX,
+			ENGINE_COMMANDS_WAITING_MAX);
+		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
+	}
+	if (bytes &&
+	    bytes + secrets_bytes(&c->secrets) > ENGINE_WAITING_BYTES_MAX) {
+		err_set(err, ERR_LIMIT_REACHED, NULL,
+			"The commands that wait in the sandbox %s have %zu "
+			"bytes of code, input and stdin; at most %u may wait.",
+			b->rec.id, bytes, ENGINE_WAITING_BYTES_MAX);
+		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
+	}
 	return 0;
 }

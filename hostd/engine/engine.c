@@ -76,7 +76,7 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	e->loop = loop;
 	e->store = store;
 	e->link = link;
-	list_init(&e->runs);
+	list_init(&e->boxes);
 	list_init(&e->waiters);
 	pool_begin(&e->pool);
 	boot_id_read(e->boot_id);
@@ -91,15 +91,22 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 
 /* What runs is lost; a VM that was only being taken away takes nothing along:
  * its sandbox is destroyed, for the reason it has, if any. */
-static void settle(struct run *r)
+static void settle(struct box *b)
 {
-	if (r->sbx.status != SBX_DESTROYING ||
-	    !command_status_is_final(r->cmd.status)) {
-		run_end(r, END_DAEMON_RESTART, "hutchd was stopped", true);
+	bool is_over = b->rec.status == SBX_DESTROYING;
+
+	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
+		const struct cmd *c = container_of(n, struct cmd, node);
+
+		is_over &= !c->is_durable ||
+			   command_status_is_final(c->rec.status);
+	}
+	if (!is_over) {
+		box_end(b, END_DAEMON_RESTART, "hutchd was stopped", true);
 		return;
 	}
-	sandbox_set(&r->sbx, SBX_EV_GONE, END_NONE, NULL, clock_wall_ms());
-	run_write(r);
+	sandbox_set(&b->rec, SBX_EV_GONE, END_NONE, NULL, clock_wall_ms());
+	box_write_stale(b);
 }
 
 void engine_destroy(struct engine *e)
@@ -112,29 +119,42 @@ void engine_destroy(struct engine *e)
 	e->is_ending = true;
 	engine_op_begin(e);
 	pool_close(e);
-	list_for_each_safe(n, tmp, &e->runs)
+	list_for_each_safe(n, tmp, &e->boxes)
 	{
-		struct run *r = container_of(n, struct run, node);
+		struct box *b = container_of(n, struct box, node);
 
 		/* Not durable: the store's answer finds is_ending. */
-		if (r->is_durable && !sandbox_status_is_final(r->sbx.status))
-			settle(r);
-		r->vm = NULL; /* link_destroy's from here on */
-		r->has_vm = false;
-		loop_timer_stop(e->loop, &r->expiry);
-		loop_timer_stop(e->loop, &r->retry);
-		loop_timer_stop(e->loop, &r->note);
+		if (b->is_durable && !sandbox_status_is_final(b->rec.status))
+			settle(b);
+		b->vm = NULL; /* link_destroy's from here on */
+		b->has_vm = false;
+		loop_timer_stop(e->loop, &b->expiry);
+		loop_timer_stop(e->loop, &b->retry);
+		loop_timer_stop(e->loop, &b->note);
 	}
 	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
 	waiters_refuse_all(e, &err);
-	list_for_each_safe(n, tmp, &e->runs)
-		run_maybe_free(container_of(n, struct run, node));
+	list_for_each_safe(n, tmp, &e->boxes)
+		box_maybe_free(container_of(n, struct box, node));
 	engine_op_end(e);
 }
 
 /* ---- numbers
  * -----------------------------------------------------------------------------
  */
+
+static uint32_t n_live(const struct box *b)
+{
+	uint32_t n_cmds = 0;
+
+	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
+		const struct cmd *c = container_of(n, struct cmd, node);
+
+		n_cmds += c->is_durable &&
+			  !command_status_is_final(c->rec.status);
+	}
+	return n_cmds;
+}
 
 void engine_stats(const struct engine *e, struct engine_stats *ret)
 {
@@ -162,26 +182,29 @@ void engine_stats(const struct engine *e, struct engine_stats *ret)
 		ret->pool_starting += c->n_starting;
 		ret->pool_lanes += pool_lanes(&e->pool, c);
 	}
-	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
-		const struct run *r = container_of(n, struct run, node);
+	for (struct list *n = e->boxes.next; n != &e->boxes; n = n->next) {
+		const struct box *b = container_of(n, struct box, node);
 
-		ret->commands_live += r->is_durable &&
-				      !command_status_is_final(r->cmd.status);
-		if (!r->holds_place)
+		ret->commands_live += n_live(b);
+		if (!b->holds_place)
 			continue;
 		ret->sandboxes_live++;
-		ret->ram_committed_bytes += r->ram_bytes;
-		ret->disk_committed_bytes += r->disk_bytes;
+		ret->ram_committed_bytes += b->ram_bytes;
+		ret->disk_committed_bytes += b->disk_bytes;
 	}
 }
 
 void engine_live_each(struct engine *e, engine_live_fn fn, void *ctx)
 {
-	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
-		const struct run *r = container_of(n, struct run, node);
+	for (struct list *n = e->boxes.next; n != &e->boxes; n = n->next) {
+		const struct box *b = container_of(n, struct box, node);
+		const struct cmd *c =
+			list_is_empty(&b->cmds)
+				? NULL
+				: container_of(b->cmds.prev, struct cmd, node);
 
-		if (r->is_durable && r->holds_place)
-			fn(ctx, &r->told_sbx, &r->told_cmd,
-			   r->vm ? vm_pid(r->vm) : 0);
+		if (b->is_durable && b->holds_place)
+			fn(ctx, &b->told, c && c->is_durable ? &c->told : NULL,
+			   b->vm ? vm_pid(b->vm) : 0);
 	}
 }

@@ -25,11 +25,26 @@ struct engine;
 #define ENGINE_CODE_BYTES_MAX	  (64u << 10)
 #define ENGINE_JSON_BYTES_MAX	  (1u << 20) /* input; config */
 #define ENGINE_STDIN_BYTES_MAX	  (1u << 20)
+#define ENGINE_ARGV_BYTES_MAX	  (128u << 10)
+#define ENGINE_ARGV_WORDS_MAX	  1024
+#define ENGINE_CWD_BYTES_MAX	  4095
 #define ENGINE_WAIT_MS_MAX	  30000
 #define ENGINE_TIMEOUT_MS_DEFAULT 60000
 #define ENGINE_TIMEOUT_MS_MAX	  3600000
 #define ENGINE_ENV_BYTES_MAX	  (128u << 10)
 #define ENGINE_ENV_NAMES_MAX	  256
+
+/* Of a held sandbox. */
+#define ENGINE_IDLE_SECONDS_DEFAULT	  300
+#define ENGINE_IDLE_SECONDS_MIN		  30
+#define ENGINE_IDLE_SECONDS_MAX		  3600
+#define ENGINE_EXPIRES_IN_SECONDS_DEFAULT 3600
+#define ENGINE_EXPIRES_IN_SECONDS_MIN	  60
+#define ENGINE_EXPIRES_IN_SECONDS_MAX	  604800
+#define ENGINE_COMMANDS_RUNNING_MAX	  8
+#define ENGINE_COMMANDS_WAITING_MAX	  32
+/* Code, input, stdin ... of commands that wait, in the daemon's memory. */
+#define ENGINE_WAITING_BYTES_MAX (16u << 20)
 
 /* So many VMs of this template and these limits shall always wait. */
 struct pool_want {
@@ -82,6 +97,33 @@ struct run_spec {
 	uint32_t wait_ms;
 };
 
+/* A sandbox that is held: it runs commands until it is deleted or expires. */
+struct create_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *template_name;		   /* NULL = lbb/python */
+	struct limits limits;			   /* each 0 = default */
+	uint32_t idle_seconds, expires_in_seconds; /* 0 = default */
+	const char *const *env;			   /* of all its commands */
+	uint32_t wait_ms;
+};
+
+/* A command on a held sandbox: code, as of a one-call run, or argv. */
+struct command_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *sandbox;
+	const char *const *argv; /* NULL terminated; NULL = it is code */
+	const char *cwd;	 /* NULL = /workspace */
+	const void *stdin_data;
+	size_t stdin_len;
+	const void *code, *input, *config;
+	size_t code_len, input_len, config_len;
+	uint32_t timeout_ms; /* 0 = default */
+	const char *const *env;
+	uint32_t wait_ms;
+};
+
 /* A pending answer; valid until its callback ran. */
 struct waiter;
 
@@ -102,6 +144,19 @@ void engine_cancel_wait(struct engine *e, struct waiter *w);
 
 typedef void (*engine_sandbox_fn)(void *ctx, const struct err *e,
 				  const struct sandbox_rec *r);
+/* As engine_run, and waits until the sandbox runs. */
+int engine_sandbox_create(struct engine *e, const struct caller *who,
+			  const struct create_spec *spec, engine_sandbox_fn fn,
+			  void *ctx, struct waiter **ret_waiter);
+/*
+ * At most ENGINE_COMMANDS_RUNNING_MAX of a sandbox run, the next
+ * ENGINE_COMMANDS_WAITING_MAX wait in their order; more are refused.  One for a
+ * sandbox that starts waits, too.
+ */
+int engine_command_create(struct engine *e, const struct caller *who,
+			  const struct command_spec *spec, engine_run_fn fn,
+			  void *ctx, struct waiter **ret_waiter);
+
 int engine_sandbox_get(struct engine *e, const struct caller *who,
 		       const char *id, engine_sandbox_fn fn, void *ctx);
 /* wait_ms > 0: until the command ended. */
@@ -171,7 +226,8 @@ typedef void (*engine_pool_fn)(void *ctx, const struct pool_view *v);
 void engine_pool_each(struct engine *e, engine_pool_fn fn, void *ctx);
 
 /* Every sandbox that has or is getting a VM, of all environments, for
- * `hutch ps`; cmd is its newest command, pid 0 while there is no process. */
+ * `hutch ps`; cmd is its newest command in memory or NULL, pid 0 while there
+ * is no process. */
 typedef void (*engine_live_fn)(void *ctx, const struct sandbox_rec *sbx,
 			       const struct command_rec *cmd, int pid);
 void engine_live_each(struct engine *e, engine_live_fn fn, void *ctx);

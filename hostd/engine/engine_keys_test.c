@@ -355,7 +355,7 @@ static void answers_may_cancel_others(void **state)
 	env_settle();
 	assert_int_equal(n, 1);
 	assert_int_equal(other.n_answers, 0);
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 }
 
 /* 200 runs with up to eight calls each, everything at random moments. */
@@ -414,7 +414,7 @@ static void a_storm(void **state)
 		call_finish(&c[i][0]);
 	env_settle();
 	assert_int_equal(fake.n_vms, 200);
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 	env_stop();
 	assert_int_equal(raw_number(&env.f, "SELECT count(*) FROM command"),
 			 200);

@@ -334,6 +334,7 @@ static void nothing_starts_on_a_full_disk(void **state)
 static void a_result_waits_for_the_disk(void **state)
 {
 	struct call c, poll;
+	struct box *b;
 
 	(void)state;
 	call_run(&c, "k", NULL, 30000);
@@ -346,12 +347,9 @@ static void a_result_waits_for_the_disk(void **state)
 	assert_int_equal(c.n_answers, 0);
 	assert_true(fake.vms[0].is_destroyed); /* its disk is given back */
 	assert_int_equal(fake.vms[0].n_acks, 0);
-	call_get(&poll,
-		 env.e->runs.next == &env.e->runs
-			 ? ""
-			 : container_of(env.e->runs.next, struct run, node)
-				   ->cmd.id,
-		 0);
+	b = container_of(env.e->boxes.next, struct box, node);
+	assert_ptr_not_equal(env.e->boxes.next, &env.e->boxes);
+	call_get(&poll, box_only_cmd(b)->rec.id, 0);
 	call_wait(&poll);
 	assert_int_equal(poll.cmd.status, CMD_RUNNING);
 	assert_false(poll.cmd.has_result);
@@ -362,7 +360,7 @@ static void a_result_waits_for_the_disk(void **state)
 	assert_memory_equal(c.cmd.result.data, "6", 1);
 	call_finish(&c);
 	env_settle();
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 }
 
 /* ---- the end of the daemon --------------------------------------------- */

@@ -130,7 +130,7 @@ static void every_allocation_fails_once(void **state)
 		call_finish(&good);
 		env_settle();
 		/* A write that failed is tried again in a second. */
-		n_late += !list_is_empty(&env.e->runs);
+		n_late += !list_is_empty(&env.e->boxes);
 		loop_timer_stop(env.f.loop, &tick);
 		env_finish();
 	}

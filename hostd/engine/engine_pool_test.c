@@ -209,9 +209,9 @@ static void a_short_run_is_two_commits(void **state)
 		assert_true(c.cmd.started_ms >= c.cmd.created_ms);
 		call_finish(&c);
 	}
-	assert_false(list_is_empty(&env.e->runs));
+	assert_false(list_is_empty(&env.e->boxes));
 	pass(1000); /* nobody comes: alone */
-	while (!list_is_empty(&env.e->runs))
+	while (!list_is_empty(&env.e->boxes))
 		env_loop_for(1);
 	assert_int_equal(store_commits(env.f.store), before + 1);
 }

@@ -11,10 +11,8 @@
 #include "pool.h"
 
 /* A run's end that cannot be written is tried again, ever more slowly. */
-#define ENGINE_RETRY_MS_MIN		  1000
-#define ENGINE_RETRY_MS_MAX		  30000
-#define ENGINE_IDLE_SECONDS_DEFAULT	  300
-#define ENGINE_EXPIRES_IN_SECONDS_DEFAULT 3600
+#define ENGINE_RETRY_MS_MIN 1000
+#define ENGINE_RETRY_MS_MAX 30000
 /* TERM first, KILL after; and how long a cancel call waits for the end. */
 #define ENGINE_CANCEL_GRACE_MS 2000
 #define ENGINE_CANCEL_WAIT_MS  20000
@@ -22,8 +20,8 @@
 #define ENGINE_RETRY_PLACES_S 2
 #define ENGINE_RETRY_ROOM_S   5
 #define ENGINE_RETRY_DISK_S   30
-/* Number of a one-call run's command in its VM. */
-#define ENGINE_CMD 1
+/* A channel or a table that is full: commands are given again after this. */
+#define ENGINE_GIVE_AGAIN_MS 20
 
 struct engine {
 	struct loop *loop;
@@ -34,7 +32,7 @@ struct engine {
 	char *state_dir; /* owned */
 	char node[NODE_BYTES + 1];
 	char boot_id[40];
-	struct list runs, waiters;
+	struct list boxes, waiters;
 	struct pool pool;
 	unsigned n_pending; /* store operations on their way */
 	bool is_ending;	    /* freed when the last of them came back */
@@ -44,11 +42,16 @@ struct engine {
 /* What the guest gets and nobody else may keep: zeroed when freed. */
 struct secrets {
 	struct bytes code, input, config, env; /* env: NUL separated */
+	struct bytes argv, cwd, stdin_data;    /* argv: NUL separated */
 	bool has_input, has_config;
-	const char **env_list; /* into env, NULL terminated */
+	const char **env_list, **argv_list; /* into them, NULL terminated */
 };
-int secrets_take(struct secrets *s, const struct run_spec *spec);
+/* A copy of what the command shall get.  `common`: the environment of all
+ * commands of its sandbox (may be NULL); the command's own names win. */
+int secrets_take(struct secrets *s, const struct command_spec *spec,
+		 const char *const *common);
 void secrets_finish(struct secrets *s);
+size_t secrets_bytes(const struct secrets *s);
 
 /* Of the monotonic clock, us; 0 = not reached.  Only for the log. */
 struct run_times {
@@ -57,38 +60,68 @@ struct run_times {
 };
 
 /*
- * A one-call run in memory: from the request until its last state is durable
- * and told.  `sbx` and `cmd` are what is so; `told_*` is what the database
- * holds, and nothing else is ever shown to a client.
+ * The first record of a sandbox, of a command, or of both (begin.c): its key,
+ * and what admission said before the key was looked up.
  */
-struct run {
-	struct list node; /* in engine.runs */
-	struct engine *e;
-	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+struct begin {
+	struct box *box;
+	struct cmd *cmd; /* NULL: a sandbox without a command */
+	bool makes_box;
+	const char *operation;
+	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1]; /* "" = none of its own */
 	uint8_t request_hash[HASH_BYTES];
-	struct sandbox_rec sbx, told_sbx;
-	struct command_rec cmd;	     /* owned; output is in `out` */
-	struct command_rec told_cmd; /* borrows from cmd */
+	struct err refusal;
+};
+
+/*
+ * A command in memory, from the request until its end is durable and told.
+ * `rec` is what is so; `told` is what the database holds, and nothing else is
+ * ever shown to a client; `sent` is the status that was last handed to the
+ * store.
+ */
+struct cmd {
+	struct list node; /* in box.cmds, oldest first */
+	struct box *box;
+	struct begin begin;	 /* of a command on a held sandbox */
+	uint64_t number;	 /* in its VM; 0 = not given to it */
+	struct command_rec rec;	 /* owned; output is in `out` */
+	struct command_rec told; /* borrows from rec */
+	enum command_status sent;
 	struct output out[2];
 	struct secrets secrets; /* until the VM has them */
+	bool is_durable;	/* its first record is on disk */
+	bool is_end_durable;
+	bool is_cancelling;
+	struct run_times times;
+	unsigned n_pending; /* store operations that hold it */
+	unsigned n_waiters;
+};
+
+/*
+ * A sandbox in memory, from the request until its last state is durable and
+ * told.  One of a one-call run has one command; a held one has any number.
+ */
+struct box {
+	struct list node; /* in engine.boxes */
+	struct engine *e;
+	struct begin begin;
+	struct sandbox_rec rec, told;
+	enum sandbox_status sent;
+	struct list cmds;
+	struct secrets common; /* env of all commands */
 	struct vm_spec spec;
 	uint64_t ram_bytes, disk_bytes;
-	struct vm *vm;	       /* NULL: none, or it was told to end */
+	struct vm *vm; /* NULL: none, or it was told to end */
+	uint64_t last_number;
 	bool has_vm;	       /* `gone` is still to come */
 	bool holds_place;      /* counted by admission */
 	struct pooled *pooled; /* reserved for it */
-	bool is_looked_up;     /* the database does not know the key */
-	bool is_durable;       /* key and records are on disk */
-	bool is_end_durable;   /* the command's end is, too */
-	bool is_cancelling;
-	struct err refusal; /* of admission, before the lookup */
-	struct list waiters;
+	bool is_durable;       /* key and record are on disk */
+	struct list waiters;   /* of the sandbox and of its commands */
 	struct loop_timer expiry, retry;
-	struct loop_timer note; /* its start is to be written */
+	struct loop_timer note; /* starts are to be written, commands given */
 	int64_t retry_ms;
-	struct run_times times;
-	uint64_t n_writes;  /* store_update calls so far */
-	unsigned n_pending; /* store operations that hold this run */
+	unsigned n_pending; /* store operations that hold this box */
 };
 
 /* ---- limits.c, admit.c
@@ -99,51 +132,106 @@ struct run {
 int run_spec_check(const struct caller *who, const struct run_spec *spec,
 		   struct limits *ret_limits, uint32_t *ret_timeout_ms,
 		   struct err *err);
+/* The same of a held sandbox and of a command on one: `spec` gets the
+ * defaults. */
+int create_spec_check(const struct caller *who, struct create_spec *spec,
+		      struct err *err);
+int command_spec_check(const struct caller *who, struct command_spec *spec,
+		       struct err *err);
+int env_check(const char *const *env, struct err *err);
+
 /* Places, memory, disk; 0 takes them, -1 with err. */
-int admit(struct engine *e, struct run *r, struct err *err);
+int admit(struct engine *e, struct box *b, struct err *err);
+/* One more command on a held sandbox? */
+int admit_command(const struct cmd *c, struct err *err);
+void err_not_running(struct err *err, const struct sandbox_rec *s);
 /* Is there room for a VM that waits?  It holds what it takes by being there. */
 bool admit_pooled(const struct engine *e, uint64_t ram_bytes,
 		  uint64_t disk_bytes);
 
-/* ---- run.c: from the request to the VM
- * -------------------------------------------- */
+/* ---- box.c: sandboxes and commands in memory ----------------------------- */
 
-struct run *run_by_key(struct engine *e, const struct caller *who,
-		       const char *key);
-struct run *run_by_sandbox(struct engine *e, const struct caller *who,
-			   const char *id);
-struct run *run_by_command(struct engine *e, const struct caller *who,
-			   const char *id);
+struct box *box_new(struct engine *e, const struct caller *who,
+		    enum sandbox_kind kind, const char *template_name,
+		    const struct limits *limits);
+/* At the end of box.cmds; NULL = no memory. */
+struct cmd *cmd_new(struct box *b, const struct command_spec *spec);
+/* By the key of the operation that made it; NULL = none in memory. */
+struct begin *begin_by_key(struct engine *e, const struct caller *who,
+			   const char *operation, const char *key);
+/* Only what is durable: before, nobody has been told the ids. */
+struct box *box_by_id(struct engine *e, const struct caller *who,
+		      const char *id);
+struct cmd *cmd_by_id(struct engine *e, const struct caller *who,
+		      const char *id);
+struct cmd *cmd_by_number(struct box *b, uint64_t number);
+/* The command of a one-call run; NULL for a held sandbox. */
+struct cmd *box_only_cmd(const struct box *b);
 /* Before its record is written: the sandbox gets this id. */
-void run_rename(struct run *r, const char *sandbox);
-/* When nothing holds it any more. */
-void run_maybe_free(struct run *r);
+void box_rename(struct box *b, const char *sandbox);
+/* When nothing holds it any more; also commands of it that are over. */
+void box_maybe_free(struct box *b);
+/* Not yet known to anybody: no waiter, no write. */
+void box_discard(struct box *b);
+void cmd_discard(struct cmd *c);
 
-/* ---- live.c: from the VM to the end
- * ------------------------------------------------ */
+#define box_each_cmd(b, n, tmp) list_for_each_safe(n, tmp, &(b)->cmds)
 
-void run_start_vm(struct run *r);
-/* Write the present state; waiters are woken when it is on disk. */
-void run_write(struct run *r);
-/* End it now: the command becomes `ev` if it is not over, the VM dies. */
-void run_end(struct run *r, enum end_reason why, const char *text,
+/* ---- begin.c: keys and first records ------------------------------------- */
+
+#define OPERATION_SANDBOX "run" /* POST /v1/sandboxes, with and without run */
+#define OPERATION_COMMAND "command"
+
+/* The waiters hang on it already; they are not answered from in here. */
+void begin_start(struct begin *g);
+void key_conflict(struct err *err, const char *key, const char *graph);
+struct store_begin begin_in_store(const struct begin *g);
+
+/* ---- write.c: what is so becomes what is told ---------------------------- */
+
+/* Write the sandbox and, unless NULL, the command; waiters are woken when it
+ * is on disk. */
+void box_write(struct box *b, struct cmd *c);
+/* The same when there is something else to write. */
+void box_write_later(struct box *b);
+/* All states that the store has not been given. */
+void box_write_stale(struct box *b);
+/* What clients are shown, with the output kept so far when it is told. */
+struct command_rec cmd_told(const struct cmd *c);
+
+/* ---- settle.c: how a command ended --------------------------------------- */
+
+void cmd_settle(struct cmd *c, const struct vm_end *end, int64_t now_ms);
+
+/* ---- live.c: from the VM to the end -------------------------------------- */
+
+void box_start_vm(struct box *b);
+/* End it now: commands that are not over are cancelled or lost, the VM dies. */
+void box_end(struct box *b, enum end_reason why, const char *text,
 	     bool is_lost);
 /* Tell its VM to end, if it has one; `gone` comes later. */
-void run_vm_end(struct run *r);
-/* What clients are shown, with the output kept so far when it is told. */
-struct command_rec run_told_command(const struct run *r);
+void box_vm_end(struct box *b);
+/* A command that became durable, or a VM that is ready: give what may run. */
+void box_give(struct box *b);
+void cmd_cancel(struct cmd *c);
 
 /* ---- wait.c: who waits for an answer
  * ------------------------------------------------ */
 
-enum wait_for { WAIT_COMMAND_END, WAIT_SANDBOX_DESTROYING, WAIT_NOTHING };
+enum wait_for {
+	WAIT_COMMAND_END,
+	WAIT_SANDBOX_STARTED,
+	WAIT_SANDBOX_DESTROYING,
+	WAIT_NOTHING
+};
 
 struct waiter {
-	struct list node; /* in run.waiters, or alone */
+	struct list node; /* in box.waiters, or alone */
 	struct list all;  /* in engine.waiters */
 	struct engine *e;
 	struct loop *loop; /* also when the engine is gone */
-	struct run *run;   /* NULL: answered from the store, or refused */
+	struct box *box;   /* NULL: answered from the store, or refused */
+	struct cmd *cmd;   /* NULL: it is about the sandbox alone */
 	enum wait_for what;
 	engine_run_fn run_fn; /* one of the two */
 	engine_sandbox_fn sandbox_fn;
@@ -162,22 +250,25 @@ struct waiter *waiter_new(struct engine *e, engine_run_fn run_fn,
 			  engine_sandbox_fn sandbox_fn, void *ctx);
 /* Answer with `err`, later. */
 void waiter_refuse(struct waiter *w, const struct err *err);
-/* Wait for the run up to wait_ms. */
-void waiter_join(struct waiter *w, struct run *r, enum wait_for what,
-		 uint32_t wait_ms);
+/* Wait for the command, or with c NULL the sandbox, up to wait_ms. */
+void waiter_join(struct waiter *w, struct box *b, struct cmd *c,
+		 enum wait_for what, uint32_t wait_ms);
 /* Read a command and its sandbox, or only a sandbox, and answer. */
 void waiter_read_command(struct waiter *w, const char *environment,
 			 const char *graph, const char *command);
 void waiter_read_sandbox(struct waiter *w, const char *environment,
 			 const char *graph, const char *sandbox);
-/* Answer those whose condition holds (or, with err, all). */
-void run_wake(struct run *r);
+/* Answer those whose condition holds. */
+void box_wake(struct box *b);
 void waiters_refuse_all(struct engine *e, const struct err *err);
-void run_refuse_all(struct run *r, const struct err *err);
-/* All of the run's waiters, with these records. */
-void run_answer_all(struct run *r, const struct sandbox_rec *sbx,
-		    const struct command_rec *cmd);
-
+/* Those of a first record: of the command, if that is what it is about. */
+void begin_refuse_all(struct begin *g, const struct err *err);
+void begin_answer_all(struct begin *g, const struct sandbox_rec *sbx,
+		      const struct command_rec *cmd);
+/* A command for a sandbox that is not in memory: answered by the records of its
+ * key, or refused because of what became of the sandbox. */
+void waiter_read_by_key(struct waiter *w, const struct store_begin *key,
+			const char *sandbox);
 /* The error for a failed store operation on `what` ("sandbox", "command"). */
 void store_error(struct err *err, enum err_code not_found, const char *what,
 		 const char *id, int rc);

@@ -189,7 +189,7 @@ static void test_k11(void **state)
 		finish(&stories[i]);
 	env_settle();
 	assert_int_equal(fake.n_vms, RUNS);
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 	assert_true(list_is_empty(&env.e->waiters));
 }
 

@@ -56,7 +56,7 @@ static void the_sum(void **state)
 	env_settle();
 	assert_int_equal(fake.vms[0].n_acks, 1);
 	assert_true(fake.vms[0].is_destroyed);
-	assert_true(list_is_empty(&env.e->runs)); /* nothing stays behind */
+	assert_true(list_is_empty(&env.e->boxes)); /* nothing stays behind */
 	call_finish(&c);
 }
 
@@ -175,7 +175,7 @@ static void every_end_has_its_words(void **state)
 		assert_false(c.cmd.has_result);
 		call_finish(&c);
 		env_settle();
-		assert_true(list_is_empty(&env.e->runs));
+		assert_true(list_is_empty(&env.e->boxes));
 	}
 }
 
@@ -201,7 +201,7 @@ static void the_first_end_counts(void **state)
 	fake_gone(0, END_VM_LOST, "whatever it says now");
 	env_settle();
 	call_finish(&c);
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 }
 
 static void a_large_result_is_refused(void **state)
@@ -270,7 +270,7 @@ static void a_lost_vm_is_never_success(void **state)
 			assert_int_equal(c.cmd.out[1].head.len, 11);
 		call_finish(&c);
 		env_settle();
-		assert_true(list_is_empty(&env.e->runs));
+		assert_true(list_is_empty(&env.e->boxes));
 	}
 }
 
@@ -294,7 +294,7 @@ static void what_cannot_start_fails(void **state)
 	assert_int_equal(c.cmd.reason, END_NOT_STARTED);
 	call_finish(&c);
 	env_settle();
-	assert_true(list_is_empty(&env.e->runs));
+	assert_true(list_is_empty(&env.e->boxes));
 }
 
 static void a_shell_result_is_its_output(void **state)

@@ -17,9 +17,10 @@ struct vm {
 	void *ctx;
 	struct vm_spec spec;
 	bool is_created, is_destroyed, is_gone;
-	int n_runs, n_kills, n_acks;
-	uint64_t cmd;
-	struct bytes code, input, config, env; /* copies of vm_run's */
+	int n_runs, n_execs, n_kills, n_acks;
+	uint64_t cmd, killed; /* the last one each */
+	/* Copies of vm_run's, and of the last vm_exec's. */
+	struct bytes code, input, config, env, argv;
 	bool has_input;
 	uint32_t timeout_ms;
 	struct loop_call gone;
@@ -43,6 +44,10 @@ extern struct fake fake;
 
 void fake_bound(int vm);
 void fake_output(int vm, int stream, const char *text);
+void fake_started(int vm, uint64_t cmd);
+void fake_end_of(int vm, uint64_t cmd, enum gp_end how, int code,
+		 const char *result);
+/* Of the last command. */
 void fake_end(int vm, enum gp_end how, int code, const char *result);
 /* A VM of the pool waits now. */
 void fake_waiting(int vm);

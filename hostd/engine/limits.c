@@ -39,7 +39,7 @@ static int limits_check(const struct limits *asked, struct limits *ret,
 	return 0;
 }
 
-static int env_check(const char *const *env, struct err *err)
+int env_check(const char *const *env, struct err *err)
 {
 	size_t n = 0, bytes = 0;
 
@@ -70,7 +70,7 @@ static int env_check(const char *const *env, struct err *err)
 	return 0;
 }
 
-static int sizes_check(const struct run_spec *s, struct err *err)
+static int code_check(const struct command_spec *s, struct err *err)
 {
 	if (!s->code || !s->code_len)
 		return err_set(err, ERR_INVALID_REQUEST, "code",
@@ -87,6 +87,34 @@ static int sizes_check(const struct run_spec *s, struct err *err)
 		return err_set(err, ERR_INPUT_TOO_LARGE, "config",
 			       "config has %zu bytes; at most %u are taken.",
 			       s->config_len, ENGINE_JSON_BYTES_MAX);
+	return 0;
+}
+
+static int argv_check(const struct command_spec *s, struct err *err)
+{
+	size_t n = 0, bytes = 0;
+
+	for (; s->argv[n]; n++)
+		bytes += strlen(s->argv[n]) + 1;
+	if (!n || !*s->argv[0])
+		return err_set(err, ERR_INVALID_REQUEST, "argv",
+			       "argv has no program: its first word is missing "
+			       "or empty.");
+	if (n > ENGINE_ARGV_WORDS_MAX || bytes > ENGINE_ARGV_BYTES_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "argv",
+			       "argv has %zu words and %zu bytes; at most %d "
+			       "and %u are taken.",
+			       n, bytes, ENGINE_ARGV_WORDS_MAX,
+			       ENGINE_ARGV_BYTES_MAX);
+	if (s->cwd && (*s->cwd != '/' || strlen(s->cwd) > ENGINE_CWD_BYTES_MAX))
+		return err_set(err, ERR_INVALID_REQUEST, "cwd",
+			       "cwd has %zu bytes; it must be an absolute path "
+			       "of at most %d.",
+			       strlen(s->cwd), ENGINE_CWD_BYTES_MAX);
+	if (s->stdin_len > ENGINE_STDIN_BYTES_MAX)
+		return err_set(err, ERR_STDIN_TOO_LARGE, "stdin",
+			       "stdin has %zu bytes; at most %u are taken.",
+			       s->stdin_len, ENGINE_STDIN_BYTES_MAX);
 	return 0;
 }
 
@@ -110,32 +138,102 @@ static int caller_check(const struct caller *who, struct err *err)
 	return 0;
 }
 
+/* What every command has; fills in the default of the time-out. */
+static int work_check(struct command_spec *s, struct err *err)
+{
+	if (!s->timeout_ms)
+		s->timeout_ms = ENGINE_TIMEOUT_MS_DEFAULT;
+	if ((s->argv ? argv_check(s, err) : code_check(s, err)) ||
+	    env_check(s->env, err))
+		return -1;
+	if (s->timeout_ms > ENGINE_TIMEOUT_MS_MAX)
+		return err_set(err, ERR_TIMEOUT_INVALID, "timeout_ms",
+			       "timeout_ms is %u; it must be 1 to %d.",
+			       s->timeout_ms, ENGINE_TIMEOUT_MS_MAX);
+	return 0;
+}
+
+static int wait_check(uint32_t wait_ms, struct err *err)
+{
+	if (wait_ms > ENGINE_WAIT_MS_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "wait_ms",
+			       "wait_ms is %u; it must be 0 to %d.", wait_ms,
+			       ENGINE_WAIT_MS_MAX);
+	return 0;
+}
+
+static int base_check(const char *name, const struct limits *limits,
+		      struct err *err)
+{
+	const char *base = name ? name : TEMPLATE_DEFAULT;
+	struct shape shape;
+
+	if (strlen(base) > TEMPLATE_NAME_BYTES_MAX)
+		return err_set(err, ERR_TEMPLATE_NOT_FOUND, "template", NULL);
+	return shape_for(base, limits, &shape, err);
+}
+
 int run_spec_check(const struct caller *who, const struct run_spec *spec,
 		   struct limits *ret_limits, uint32_t *ret_timeout_ms,
 		   struct err *err)
 {
-	const char *base =
-		spec->template_name ? spec->template_name : TEMPLATE_DEFAULT;
-	uint32_t timeout_ms =
-		spec->timeout_ms ? spec->timeout_ms : ENGINE_TIMEOUT_MS_DEFAULT;
-	struct shape shape;
+	struct command_spec work = {
+		.code = spec->code,
+		.input = spec->input,
+		.config = spec->config,
+		.code_len = spec->code_len,
+		.input_len = spec->input_len,
+		.config_len = spec->config_len,
+		.timeout_ms = spec->timeout_ms,
+		.env = spec->env,
+	};
 
-	if (caller_check(who, err) || sizes_check(spec, err) ||
-	    env_check(spec->env, err) ||
-	    limits_check(&spec->limits, ret_limits, err))
+	if (caller_check(who, err) || work_check(&work, err) ||
+	    limits_check(&spec->limits, ret_limits, err) ||
+	    wait_check(spec->wait_ms, err) ||
+	    base_check(spec->template_name, ret_limits, err))
 		return -1;
-	if (timeout_ms > ENGINE_TIMEOUT_MS_MAX)
-		return err_set(err, ERR_TIMEOUT_INVALID, "timeout_ms",
-			       "timeout_ms is %u; it must be 1 to %d.",
-			       timeout_ms, ENGINE_TIMEOUT_MS_MAX);
-	if (spec->wait_ms > ENGINE_WAIT_MS_MAX)
-		return err_set(err, ERR_INVALID_REQUEST, "wait_ms",
-			       "wait_ms is %u; it must be 0 to %d.",
-			       spec->wait_ms, ENGINE_WAIT_MS_MAX);
-	if (strlen(base) > TEMPLATE_NAME_BYTES_MAX)
-		return err_set(err, ERR_TEMPLATE_NOT_FOUND, "template", NULL);
-	if (shape_for(base, ret_limits, &shape, err))
+	*ret_timeout_ms = work.timeout_ms;
+	return 0;
+}
+
+static int seconds_check(const char *param, uint32_t *v, uint32_t dflt,
+			 uint32_t min, uint32_t max, struct err *err)
+{
+	if (!*v)
+		*v = dflt;
+	if (*v >= min && *v <= max)
+		return 0;
+	return err_set(err, ERR_INVALID_REQUEST, param,
+		       "%s is %u; it must be %u to %u.", param, *v, min, max);
+}
+
+int create_spec_check(const struct caller *who, struct create_spec *spec,
+		      struct err *err)
+{
+	struct limits limits = {0};
+
+	if (caller_check(who, err) || env_check(spec->env, err) ||
+	    limits_check(&spec->limits, &limits, err) ||
+	    seconds_check("idle_seconds", &spec->idle_seconds,
+			  ENGINE_IDLE_SECONDS_DEFAULT, ENGINE_IDLE_SECONDS_MIN,
+			  ENGINE_IDLE_SECONDS_MAX, err) ||
+	    seconds_check("expires_in_seconds", &spec->expires_in_seconds,
+			  ENGINE_EXPIRES_IN_SECONDS_DEFAULT,
+			  ENGINE_EXPIRES_IN_SECONDS_MIN,
+			  ENGINE_EXPIRES_IN_SECONDS_MAX, err) ||
+	    wait_check(spec->wait_ms, err) ||
+	    base_check(spec->template_name, &limits, err))
 		return -1;
-	*ret_timeout_ms = timeout_ms;
+	spec->limits = limits;
+	return 0;
+}
+
+int command_spec_check(const struct caller *who, struct command_spec *spec,
+		       struct err *err)
+{
+	if (caller_check(who, err) || work_check(spec, err) ||
+	    wait_check(spec->wait_ms, err))
+		return -1;
 	return 0;
 }

@@ -1,433 +1,355 @@
 /*
- * A run from its VM to its end.
+ * A sandbox from its VM to its end, and the commands in it.
  *
- * The rule of every step: the state is changed by the tables (state.h), then
- * written, and only when the write is on disk it is told (told_sbx, told_cmd).
- * The end of the command and the sandbox's way to `destroying` are one write;
- * the answer goes out when that is durable, and the VM is torn down after it.
+ * A one-call run's command is given to the VM with its start, and its end is
+ * the sandbox's.  A held sandbox goes on: its commands are given in their
+ * order, at most ENGINE_COMMANDS_RUNNING_MAX at once, and the rest waits here,
+ * not in the guest, so that a time-out counts from the start.
  *
- * A write that fails is tried again, more and more slowly, as long as the
- * daemon lives; the VM is ended at once, because what it said is in memory and
- * its disk may be what is missing.  A VM that is gone without an end is
- * `lost`, whatever it said before.
+ * A VM that is gone without an end is `lost`, whatever it said before; so are
+ * the commands that it had.
  */
 #include "../clock.h"
-#include "../http/json_raw.h"
 #include "engine_priv.h"
 #include "log.h"
 #include "state.h"
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-#define BASE_SHELL "lbb/shell"
-
-struct command_rec run_told_command(const struct run *r)
-{
-	struct command_rec c = r->told_cmd;
-
-	c.out[0] = output_view(&r->out[0]);
-	c.out[1] = output_view(&r->out[1]);
-	return c;
-}
-
-/* ---- writing
- * -------------------------------------------------------------------- */
-
-/* One write on its way: what it makes durable. */
-struct write {
-	struct run *r;
-	uint64_t number;
-	bool has_end;
-	struct sandbox_rec sbx;
-	struct command_rec cmd; /* borrows from the run */
-};
 
 /* The VM is of no more use: end it; `gone` comes later. */
-static void vm_let_go(struct run *r, bool is_end_durable)
+void box_vm_end(struct box *b)
 {
-	struct vm *vm = r->vm;
+	struct vm *vm = b->vm;
 
-	if (!vm)
+	b->vm = NULL;
+	if (vm)
+		vm_destroy(vm);
+}
+
+static bool is_live(const struct cmd *c)
+{
+	return c->is_durable && !command_status_is_final(c->rec.status);
+}
+
+/* ---- ending ------------------------------------------------------------- */
+
+/* Every command that is not over becomes `ev`. */
+static void cmds_end(struct box *b, enum command_event ev, enum end_reason why,
+		     const char *text, int64_t now)
+{
+	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
+		struct cmd *c = container_of(n, struct cmd, node);
+
+		if (!is_live(c))
+			continue;
+		command_set(&c->rec, ev, why, text, now);
+		secrets_finish(&c->secrets);
+		b->e->n_lost += ev == CMD_EV_LOSE;
+		b->e->n_ended++;
+	}
+}
+
+/* One write, where one command is all that there is to say. */
+static void write_all(struct box *b)
+{
+	struct cmd *c = box_only_cmd(b);
+
+	if (c)
+		box_write(b, c);
+	else
+		box_write_stale(b);
+}
+
+void box_end(struct box *b, enum end_reason why, const char *text, bool is_lost)
+{
+	int64_t now = clock_wall_ms();
+
+	cmds_end(b, is_lost ? CMD_EV_LOSE : CMD_EV_CANCEL, why, text, now);
+	sandbox_set(&b->rec, is_lost ? SBX_EV_GONE : SBX_EV_DESTROY, why, text,
+		    now);
+	if (!b->has_vm)
+		sandbox_set(&b->rec, SBX_EV_GONE, why, text, now);
+	write_all(b);
+}
+
+/* It never ran: no snapshot, no process, no memory. */
+static void cannot_start(struct box *b, enum end_reason why, const char *text)
+{
+	int64_t now = clock_wall_ms();
+
+	cmds_end(b, CMD_EV_FAIL, why, text, now);
+	sandbox_set(&b->rec, SBX_EV_CANNOT_START, why, text, now);
+	b->holds_place = false;
+	write_all(b);
+}
+
+static void on_expiry(struct loop_timer *t)
+{
+	struct box *b = container_of(t, struct box, expiry);
+
+	if (b->rec.status >= SBX_DESTROYING)
 		return;
-	r->vm = NULL;
-	if (is_end_durable)
-		vm_ack(vm, ENGINE_CMD);
-	vm_destroy(vm);
+	box_end(b, END_TIMEOUT, "the sandbox reached its expiry", false);
+	box_vm_end(b);
 }
 
-void run_vm_end(struct run *r)
+/* ---- giving commands ---------------------------------------------------- */
+
+static int cmd_put(struct cmd *c, uint64_t number)
 {
-	vm_let_go(r, false);
+	const struct secrets *s = &c->secrets;
+	const struct vm_exec exec = {
+		.argv = s->argv_list,
+		.cwd = s->cwd.len ? (const char *)s->cwd.data : NULL,
+		.stdin_data = s->stdin_data.data,
+		.stdin_len = s->stdin_data.len,
+		.timeout_ms = c->rec.timeout_ms,
+		.env = s->env_list,
+	};
+	const struct vm_run run = {
+		.code = s->code.data,
+		.code_len = s->code.len,
+		.input = s->has_input ? s->input.data : NULL,
+		.input_len = s->input.len,
+		.config = s->has_config ? s->config.data : NULL,
+		.config_len = s->config.len,
+		.timeout_ms = c->rec.timeout_ms,
+		.env = s->env_list,
+	};
+
+	return c->rec.kind == CMD_KIND_EXEC ? vm_exec(c->box->vm, number, &exec)
+					    : vm_run(c->box->vm, number, &run);
 }
 
-static void write_failed(struct run *r, int rc)
+/* 0, or -errno: the VM does not have it, and its secrets are still here. */
+static int cmd_give(struct cmd *c)
 {
-	if (!r->retry_ms)
-		r->retry_ms = ENGINE_RETRY_MS_MIN;
-	log_error("%s the state cannot be written: %s; next try in %lld ms",
-		  r->sbx.id, strerror(-rc), (long long)r->retry_ms);
-	if (r->e->is_ending)
-		return;
-	if (command_status_is_final(r->cmd.status))
-		vm_let_go(r, false);
-	loop_timer_set(r->e->loop, &r->retry, r->retry_ms);
-	r->retry_ms *= 2;
-	if (r->retry_ms > ENGINE_RETRY_MS_MAX)
-		r->retry_ms = ENGINE_RETRY_MS_MAX;
+	int rc = cmd_put(c, c->box->last_number + 1);
+
+	if (rc)
+		return rc;
+	c->number = ++c->box->last_number;
+	secrets_finish(&c->secrets);
+	return 0;
 }
 
-/* Where its time went, in microseconds. */
-static void end_is_durable(struct run *r)
+static void give_failed(struct cmd *c, int rc)
 {
-	const struct run_times *t = &r->times;
-	int64_t now = clock_mono_us();
-
-	r->is_end_durable = true;
-	if (!t->ended) /* it did not come to its end by itself */
-		return;
-	log_info("%s command=%s timing=%s record_us=%lld ready_us=%lld "
-		 "bind_us=%lld run_us=%lld result_us=%lld all_us=%lld",
-		 r->sbx.id, r->cmd.id, t->was_claimed ? "claimed" : "restored",
-		 (long long)(t->durable - t->taken_up),
-		 (long long)(t->ready - t->durable),
-		 (long long)(t->bound - t->ready),
-		 (long long)(t->ended - t->bound), (long long)(now - t->ended),
-		 (long long)(now - t->taken_up));
+	secrets_finish(&c->secrets);
+	command_set(&c->rec, CMD_EV_FAIL, END_NOT_STARTED, strerror(-rc),
+		    clock_wall_ms());
+	c->box->e->n_ended++;
 }
 
-static void on_written(void *ctx, int rc)
+/* Its channel, or its table of commands, has no room now. */
+static bool is_busy(int rc)
 {
-	struct write *w = ctx;
-	struct run *r = w->r;
-	struct engine *e = r->e;
+	return rc == -ENOBUFS || rc == -ENOSPC;
+}
 
-	r->n_pending--;
-	if (rc) {
-		write_failed(r, rc);
-	} else {
-		r->told_sbx = w->sbx;
-		memcpy(r->told_sbx.progress, r->sbx.progress,
-		       sizeof(r->told_sbx.progress)); /* newer */
-		r->told_cmd = w->cmd;
-		if (w->has_end && !r->is_end_durable)
-			end_is_durable(r);
-		if (w->number == r->n_writes) {
-			/* All there is to say is said. */
-			loop_timer_stop(e->loop, &r->retry);
-			r->retry_ms = 0;
+static void give_in_order(struct box *b)
+{
+	unsigned n_given = 0;
+
+	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
+		const struct cmd *c = container_of(n, struct cmd, node);
+
+		n_given += c->number && is_live(c);
+	}
+	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
+		struct cmd *c = container_of(n, struct cmd, node);
+		int rc;
+
+		if (!is_live(c) || c->number)
+			continue;
+		if (n_given == ENGINE_COMMANDS_RUNNING_MAX)
+			return;
+		c->times.ready = c->times.bound = clock_mono_us();
+		rc = cmd_give(c);
+		if (is_busy(rc)) {
+			loop_timer_set(b->e->loop, &b->note,
+				       ENGINE_GIVE_AGAIN_MS);
+			return;
 		}
-		run_wake(r);
-		if (r->is_end_durable && r->told_sbx.status >= SBX_DESTROYING)
-			vm_let_go(r, true);
+		if (rc) {
+			give_failed(c, rc);
+			box_write(b, c);
+			continue;
+		}
+		n_given++;
 	}
-	free(w);
-	run_maybe_free(r);
-	engine_op_end(e);
 }
 
-static void write_state(struct run *r, bool is_urgent)
+void box_give(struct box *b)
 {
-	struct write *w = calloc(1, sizeof(*w));
-	bool has_end = command_status_is_final(r->cmd.status);
-	bool with_output = has_end && !r->is_end_durable;
-	struct command_rec cmd = r->cmd;
-	int rc = w ? 0 : -ENOMEM;
-
-	loop_timer_stop(r->e->loop, &r->note);
-	r->n_writes++;
-	if (has_end) {
-		/* Sizes go into the record; bytes only once. */
-		cmd.out[0] = output_view(&r->out[0]);
-		cmd.out[1] = output_view(&r->out[1]);
-	}
-	if (!rc) {
-		w->r = r;
-		w->number = r->n_writes;
-		w->has_end = has_end;
-		w->sbx = r->sbx;
-		w->cmd = r->cmd;
-		if (is_urgent || with_output)
-			rc = store_update(r->e->store, &r->sbx, &cmd,
-					  with_output, on_written, w);
-		else
-			rc = store_update_later(r->e->store, &r->sbx, &cmd,
-						on_written, w);
-	}
-	if (rc) {
-		free(w);
-		write_failed(r, rc);
+	if (b->rec.kind != SBX_KIND_HELD)
 		return;
-	}
-	r->n_pending++;
-	engine_op_begin(r->e);
-}
-
-void run_write(struct run *r)
-{
-	write_state(r, true);
-}
-
-static void on_retry(struct loop_timer *t)
-{
-	run_write(container_of(t, struct run, retry));
+	if (b->rec.status >= SBX_DESTROYING)
+		/* It ended while a command was written down. */
+		box_end(b, b->rec.reason, b->rec.reason_text,
+			b->rec.status == SBX_LOST);
+	else if (b->rec.status == SBX_RUNNING && b->vm)
+		give_in_order(b);
 }
 
 static void on_note(struct loop_timer *t)
 {
-	run_write(container_of(t, struct run, note));
+	struct box *b = container_of(t, struct box, note);
+
+	box_write_stale(b);
+	box_give(b);
 }
 
-/* ---- ending
- * ------------------------------------------------------------------------ */
-
-void run_end(struct run *r, enum end_reason why, const char *text, bool is_lost)
+void cmd_cancel(struct cmd *c)
 {
-	int64_t now = clock_wall_ms();
+	struct box *b = c->box;
 
-	if (!command_status_is_final(r->cmd.status)) {
-		command_set(&r->cmd, is_lost ? CMD_EV_LOSE : CMD_EV_CANCEL, why,
-			    text, now);
-		r->e->n_lost += is_lost;
-		r->e->n_ended++;
+	if (command_status_is_final(c->rec.status) || c->is_cancelling)
+		return;
+	c->is_cancelling = true;
+	/* What the guest has is ended by the guest, which keeps its output. */
+	if ((b->rec.kind == SBX_KIND_HELD || c->rec.status == CMD_RUNNING) &&
+	    c->number && b->vm &&
+	    !vm_kill(b->vm, c->number, ENGINE_CANCEL_GRACE_MS))
+		return;
+	if (b->rec.kind == SBX_KIND_ONE_CALL) {
+		box_end(b, END_CANCELLED, "cancelled before it ran", false);
+		box_vm_end(b);
+		return;
 	}
-	sandbox_set(&r->sbx, is_lost ? SBX_EV_GONE : SBX_EV_DESTROY, why, text,
-		    now);
-	if (!r->has_vm)
-		sandbox_set(&r->sbx, SBX_EV_GONE, why, text, now);
-	run_write(r);
+	command_set(&c->rec, CMD_EV_CANCEL, END_CANCELLED,
+		    "cancelled before it ran", clock_wall_ms());
+	secrets_finish(&c->secrets);
+	b->e->n_ended++;
+	box_write(b, c);
 }
 
-/* It never ran: no snapshot, no process, no memory. */
-static void cannot_start(struct run *r, enum end_reason why, const char *text)
-{
-	int64_t now = clock_wall_ms();
-
-	command_set(&r->cmd, CMD_EV_FAIL, why, text, now);
-	sandbox_set(&r->sbx, SBX_EV_CANNOT_START, why, text, now);
-	r->e->n_ended++;
-	r->holds_place = false;
-	run_write(r);
-}
-
-static const struct {
-	enum command_event ev;
-	enum end_reason why;
-} ends[] = {
-	[GP_END_EXITED] = {CMD_EV_FAIL, END_EXIT_CODE}, /* code not 0 */
-	[GP_END_SIGNALED] = {CMD_EV_FAIL, END_SIGNAL},
-	[GP_END_TIMED_OUT] = {CMD_EV_TIME_OUT, END_TIMEOUT},
-	[GP_END_CANCELLED] = {CMD_EV_CANCEL, END_CANCELLED},
-	[GP_END_OOM] = {CMD_EV_FAIL, END_OOM},
-	[GP_END_NOT_STARTED] = {CMD_EV_FAIL, END_NOT_STARTED},
-	[GP_END_RESULT_TOO_LARGE] = {CMD_EV_FAIL, END_RESULT_TOO_LARGE},
-	[GP_END_RESULT_NOT_JSON] = {CMD_EV_FAIL, END_RESULT_NOT_JSON},
-};
-
-static int result_set(struct run *r, const void *p, size_t len)
-{
-	int rc = bytes_append(&r->cmd.result, p, len);
-
-	r->cmd.has_result = !rc;
-	return rc;
-}
-
-/* A shell script's result is its output, when that is one JSON value. */
-static int result_from_stdout(struct run *r)
-{
-	const struct output *o = &r->out[0];
-	struct json_span root;
-	struct err err;
-
-	if (strcmp(r->sbx.template_base, BASE_SHELL) || !output_is_whole(o) ||
-	    o->head.len > GP_RESULT_BYTES_MAX ||
-	    json_check(o->head.data, o->head.len, JSON_USER_DEPTH_MAX, &root,
-		       &err))
-		return 0;
-	return result_set(r, root.at, root.len);
-}
-
-/* The result of a command that ended with exit code 0; 0 or -ENOMEM. */
-static int result_take(struct run *r, const struct vm_end *end)
-{
-	if (!end->result)
-		return result_from_stdout(r);
-	return result_set(r, end->result, end->result_len);
-}
-
-static void numbers_take(struct run *r, const struct vm_end *end)
-{
-	const uint64_t totals[] = {end->stdout_bytes, end->stderr_bytes};
-
-	r->cmd.user_us = end->user_us;
-	r->cmd.sys_us = end->sys_us;
-	r->cmd.rss_bytes = end->rss_bytes;
-	for (int i = 0; i < 2; i++)
-		if (totals[i] > r->out[i].total)
-			r->out[i].total = totals[i];
-}
-
-static void exit_take(struct run *r, const struct vm_end *end)
-{
-	struct command_rec *c = &r->cmd;
-
-	switch (end->how) {
-	case GP_END_EXITED:
-		c->exit_code = end->code & 0xff;
-		break;
-	case GP_END_SIGNALED:
-	case GP_END_OOM:
-		c->signal = end->signal;
-		break;
-	case GP_END_RESULT_TOO_LARGE:
-	case GP_END_RESULT_NOT_JSON:
-		/* The code ended well, the run did not: never 0. */
-		c->exit_code = end->code & 0xff ? end->code & 0xff : 1;
-		break;
-	case GP_END_TIMED_OUT:
-	case GP_END_CANCELLED:
-	case GP_END_NOT_STARTED:
-		break;
-	}
-}
-
-static void settle(struct run *r, const struct vm_end *end, int64_t now)
-{
-	enum command_event ev = ends[end->how].ev;
-	enum end_reason why = ends[end->how].why;
-	const char *text = end->error;
-	char made[128];
-
-	numbers_take(r, end);
-	exit_take(r, end);
-	if (end->how == GP_END_EXITED && !r->cmd.exit_code) {
-		ev = CMD_EV_SUCCEED;
-		why = END_NONE;
-		if (end->result && end->result_len > GP_RESULT_BYTES_MAX) {
-			ev = CMD_EV_FAIL;
-			why = END_RESULT_TOO_LARGE;
-			r->cmd.exit_code = 1;
-			snprintf(made, sizeof(made),
-				 "the result has %zu bytes; at most %u are "
-				 "taken",
-				 end->result_len, GP_RESULT_BYTES_MAX);
-			text = made;
-		} else if (result_take(r, end)) {
-			/* It succeeded, but nobody will know with what. */
-			ev = CMD_EV_LOSE;
-			why = END_VM_LOST;
-			r->cmd.exit_code = -1;
-			text = "the daemon had no memory for the result";
-		}
-	} else if (end->how == GP_END_OOM && (!text || !*text)) {
-		snprintf(made, sizeof(made),
-			 "out of memory: the run took all that a sandbox of "
-			 "%u MiB has for code; see limits.memory_mib",
-			 r->sbx.limits.memory_mib);
-		text = made;
-	}
-	command_set(&r->cmd, ev, why, text, now);
-}
-
-/* ---- what the VM says ------------------------------------------------- */
+/* ---- what the VM says --------------------------------------------------- */
 
 static void on_progress(void *ctx, const char *text)
 {
-	struct run *r = ctx;
+	struct box *b = ctx;
 	struct log_text t = log_text(text, strlen(text));
 
-	snprintf(r->sbx.progress, sizeof(r->sbx.progress), "%.*s",
+	snprintf(b->rec.progress, sizeof(b->rec.progress), "%.*s",
 		 REASON_BYTES_MAX - 1, t.s);
-	memcpy(r->told_sbx.progress, r->sbx.progress,
-	       sizeof(r->told_sbx.progress)); /* is not stored */
+	memcpy(b->told.progress, b->rec.progress,
+	       sizeof(b->told.progress)); /* is not stored */
 }
 
 static void on_bound(void *ctx)
 {
-	struct run *r = ctx;
+	struct box *b = ctx;
+	struct cmd *c = box_only_cmd(b);
 	int64_t now = clock_wall_ms();
 
-	if (sandbox_set(&r->sbx, SBX_EV_BOUND, END_NONE, NULL, now))
+	if (sandbox_set(&b->rec, SBX_EV_BOUND, END_NONE, NULL, now))
 		return;
-	command_set(&r->cmd, CMD_EV_START, END_NONE, NULL, now);
-	r->times.bound = clock_mono_us();
-	r->times.ready = vm_ready_us(r->vm);
-	pool_kick(r->e);
+	pool_kick(b->e);
+	if (c) {
+		command_set(&c->rec, CMD_EV_START, END_NONE, NULL, now);
+		c->times.bound = clock_mono_us();
+		c->times.ready = vm_ready_us(b->vm);
+		return;
+	}
+	box_write(b, NULL);
+	box_give(b);
 }
 
 /*
- * Written when what came along with it is known: a short run says its start
+ * Written when what came along with it is known: a short command says its start
  * and its end in one go, and they are one write.
  */
-static void on_started(void *ctx, uint64_t cmd)
+static void on_started(void *ctx, uint64_t number)
 {
-	struct run *r = ctx;
+	struct box *b = ctx;
+	struct cmd *c = cmd_by_number(b, number);
+	int64_t now = clock_wall_ms();
 
-	if (cmd != ENGINE_CMD || r->cmd.status != CMD_RUNNING)
+	if (!c || !is_live(c))
+		return;
+	if (c->rec.status == CMD_QUEUED && b->rec.kind == SBX_KIND_HELD)
+		command_set(&c->rec, CMD_EV_START, END_NONE, NULL, now);
+	if (c->rec.status != CMD_RUNNING)
 		return;
 	/* The process exists: a better time than that of the identity.  A
 	 * claimed VM had its identity before, and began when it was given. */
-	if (!r->times.was_claimed)
-		r->cmd.started_ms =
-			record_time(clock_wall_ms(), r->cmd.started_ms);
-	if (loop_timer_set(r->e->loop, &r->note, 0))
-		run_write(r);
+	if (!c->times.was_claimed)
+		c->rec.started_ms = record_time(now, c->rec.started_ms);
+	if (loop_timer_set(b->e->loop, &b->note, 0))
+		box_write(b, c);
 }
 
-static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,
+static void on_output(void *ctx, uint64_t number, int stream, uint64_t offset,
 		      uint64_t total, const uint8_t *data, size_t len)
 {
-	struct run *r = ctx;
+	struct box *b = ctx;
+	struct cmd *c = cmd_by_number(b, number);
 
-	if (cmd != ENGINE_CMD || stream < 0 || stream > 1 ||
-	    command_status_is_final(r->cmd.status))
+	if (!c || stream < 0 || stream > 1 || !is_live(c))
 		return;
-	if (output_add(&r->out[stream], offset, total, data, len))
-		log_warn("%s no memory for %zu bytes of output", r->sbx.id,
+	if (output_add(&c->out[stream], offset, total, data, len))
+		log_warn("%s no memory for %zu bytes of output", b->rec.id,
 			 len);
 }
 
-static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
+/* A command that never started may end, too: no such program, cancelled. */
+static bool may_end(const struct cmd *c, const struct vm_end *end)
 {
-	struct run *r = ctx;
+	if (c->rec.status == CMD_RUNNING)
+		return true;
+	return c->rec.status == CMD_QUEUED &&
+	       c->box->rec.kind == SBX_KIND_HELD &&
+	       (end->how == GP_END_NOT_STARTED || end->how == GP_END_CANCELLED);
+}
+
+static void on_ended(void *ctx, uint64_t number, const struct vm_end *end)
+{
+	struct box *b = ctx;
+	struct cmd *c = cmd_by_number(b, number);
 	int64_t now = clock_wall_ms();
 
-	if (cmd != ENGINE_CMD || r->cmd.status != CMD_RUNNING)
-		return; /* the first end counts; none before the start */
+	if (!c)
+		return;
 	if (end->how < GP_END_EXITED || end->how > GP_END_RESULT_NOT_JSON) {
-		run_end(r, END_GUEST_PROTOCOL,
+		box_end(b, END_GUEST_PROTOCOL,
 			"the guest reported an end that does not exist", true);
-		vm_let_go(r, false);
+		box_vm_end(b);
 		return;
 	}
-	r->times.ended = clock_mono_us();
-	settle(r, end, now);
-	r->e->n_lost += r->cmd.status == CMD_LOST;
-	r->e->n_ended++;
-	sandbox_set(&r->sbx, SBX_EV_DESTROY, END_NONE, NULL, now);
-	run_write(r);
+	if (!may_end(c, end))
+		return; /* the first end counts; none before the start */
+	c->times.ended = clock_mono_us();
+	cmd_settle(c, end, now);
+	b->e->n_lost += c->rec.status == CMD_LOST;
+	b->e->n_ended++;
+	b->rec.last_active_ms = record_time(now, b->rec.last_active_ms);
+	if (b->rec.kind == SBX_KIND_ONE_CALL)
+		sandbox_set(&b->rec, SBX_EV_DESTROY, END_NONE, NULL, now);
+	box_write(b, c);
+	box_give(b);
 }
 
 static void on_gone(void *ctx, enum end_reason why, const char *text)
 {
-	struct run *r = ctx;
+	struct box *b = ctx;
 
-	r->vm = NULL;
-	r->has_vm = false;
-	r->holds_place = false;
-	pool_kick(r->e);
-	if (sandbox_status_is_final(r->sbx.status)) {
-		run_maybe_free(r);
-	} else if (r->sbx.status == SBX_DESTROYING) {
-		sandbox_set(&r->sbx, SBX_EV_GONE, END_NONE, NULL,
+	b->vm = NULL;
+	b->has_vm = false;
+	b->holds_place = false;
+	pool_kick(b->e);
+	if (sandbox_status_is_final(b->rec.status)) {
+		box_maybe_free(b);
+	} else if (b->rec.status == SBX_DESTROYING) {
+		sandbox_set(&b->rec, SBX_EV_GONE, END_NONE, NULL,
 			    clock_wall_ms());
 		/* A restart would find it out: store_recover. */
-		write_state(r, false);
-	} else if (r->sbx.status == SBX_STARTING &&
+		box_write_later(b);
+	} else if (b->rec.status == SBX_STARTING &&
 		   (why == END_PREPARE_FAILED || why == END_NOT_STARTED)) {
-		cannot_start(r, why, text);
+		cannot_start(b, why, text);
 	} else {
-		run_end(r, why ? why : END_VM_LOST, text, true);
+		box_end(b, why ? why : END_VM_LOST, text, true);
 	}
 }
 
@@ -440,56 +362,43 @@ static const struct vm_ops vm_ops = {
 	.gone = on_gone,
 };
 
-static void on_expiry(struct loop_timer *t)
+static void on_retry(struct loop_timer *t)
 {
-	struct run *r = container_of(t, struct run, expiry);
-
-	if (r->sbx.status >= SBX_DESTROYING)
-		return;
-	run_end(r, END_TIMEOUT, "the sandbox reached its expiry", false);
-	vm_let_go(r, false);
+	box_write_stale(container_of(t, struct box, retry));
 }
 
-void run_start_vm(struct run *r)
+/* ---- the start ---------------------------------------------------------- */
+
+void box_start_vm(struct box *b)
 {
-	struct secrets *s = &r->secrets;
-	struct vm_run run = {
-		.code = s->code.data,
-		.code_len = s->code.len,
-		.input = s->has_input ? s->input.data : NULL,
-		.input_len = s->input.len,
-		.config = s->has_config ? s->config.data : NULL,
-		.config_len = s->config.len,
-		.timeout_ms = r->cmd.timeout_ms,
-		.env = s->env_list,
-	};
+	struct cmd *c = box_only_cmd(b);
+	bool was_claimed;
 	struct err err = {0};
 	int rc;
 
-	r->expiry.fn = on_expiry;
-	r->retry.fn = on_retry;
-	r->note.fn = on_note;
-	loop_timer_set(r->e->loop, &r->expiry,
-		       (int64_t)r->sbx.expires_in_seconds * 1000);
-	r->times.was_claimed = pool_claim(r, &vm_ops);
-	if (!r->times.was_claimed &&
-	    vm_create(&r->vm, r->e->link, &r->spec, &vm_ops, r, &err)) {
-		r->vm = NULL;
-		secrets_finish(s);
-		cannot_start(r, END_PREPARE_FAILED, err.text);
+	b->expiry.fn = on_expiry;
+	b->retry.fn = on_retry;
+	b->note.fn = on_note;
+	loop_timer_set(b->e->loop, &b->expiry,
+		       (int64_t)b->rec.expires_in_seconds * 1000);
+	was_claimed = pool_claim(b, &vm_ops);
+	if (!was_claimed &&
+	    vm_create(&b->vm, b->e->link, &b->spec, &vm_ops, b, &err)) {
+		b->vm = NULL;
+		cannot_start(b, END_PREPARE_FAILED, err.text);
 		return;
 	}
-	r->has_vm = true;
-	r->e->n_vms++;
-	rc = vm_run(r->vm, ENGINE_CMD, &run);
-	secrets_finish(s);
+	b->has_vm = true;
+	b->e->n_vms++;
+	if (!c)
+		return;
+	c->times.was_claimed = was_claimed;
+	rc = cmd_give(c);
 	if (rc) {
-		command_set(&r->cmd, CMD_EV_FAIL, END_NOT_STARTED,
+		give_failed(c, rc);
+		sandbox_set(&b->rec, SBX_EV_DESTROY, END_NOT_STARTED,
 			    strerror(-rc), clock_wall_ms());
-		sandbox_set(&r->sbx, SBX_EV_DESTROY, END_NOT_STARTED,
-			    strerror(-rc), clock_wall_ms());
-		r->e->n_ended++;
-		run_write(r);
-		vm_let_go(r, false);
+		box_write(b, c);
+		box_vm_end(b);
 	}
 }

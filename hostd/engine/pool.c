@@ -13,7 +13,7 @@ struct pooled {
 	struct pool_class *class;
 	struct vm *vm;
 	char sandbox[ID_BYTES_MAX]; /* the name it is bound to */
-	struct run *run;	    /* has reserved it */
+	struct box *box;	    /* has reserved it */
 	bool is_ready;		    /* it waits */
 	bool is_dropped;	    /* told to end; counts no more */
 	int64_t since_us;	    /* its start */
@@ -103,9 +103,9 @@ static void drop(struct pooled *v, const char *why)
 		 "why=\"%s\"",
 		 v->class->base, v->class->limits.vcpus,
 		 v->class->limits.memory_mib, vm_pid(v->vm), why);
-	if (v->run)
-		v->run->pooled = NULL;
-	v->run = NULL;
+	if (v->box)
+		v->box->pooled = NULL;
+	v->box = NULL;
 	count(v, -1);
 	v->is_dropped = true;
 	vm_destroy(v->vm);
@@ -138,8 +138,8 @@ static void on_gone(void *ctx, enum end_reason why, const char *text)
 		e->pool.n_failures++;
 		rest(v->class);
 		count(v, -1);
-		if (v->run)
-			v->run->pooled = NULL;
+		if (v->box)
+			v->box->pooled = NULL;
 	}
 	pooled_free(v);
 	pool_kick(e);
@@ -166,10 +166,10 @@ static const struct vm_pool_ops vm_ops = {
 /* A run that is on its way to its VM: its CPU and disk come first. */
 static bool is_any_run_starting(const struct engine *e)
 {
-	for (struct list *n = e->runs.next; n != &e->runs; n = n->next) {
-		const struct run *r = container_of(n, struct run, node);
+	for (struct list *n = e->boxes.next; n != &e->boxes; n = n->next) {
+		const struct box *b = container_of(n, struct box, node);
 
-		if (r->holds_place && r->sbx.status == SBX_STARTING)
+		if (b->holds_place && b->rec.status == SBX_STARTING)
 			return true;
 	}
 	return false;
@@ -263,7 +263,7 @@ static struct pooled *least(struct pool *p, bool only_surplus)
 		struct pooled *v = container_of(n, struct pooled, node);
 		const struct pool_class *c = v->class;
 
-		if (v->is_dropped || v->run ||
+		if (v->is_dropped || v->box ||
 		    (only_surplus && c->n_ready + c->n_starting <= c->target))
 			continue;
 		if (!found || c->used_ms < found->class->used_ms)
@@ -281,7 +281,7 @@ static void stale_drop(struct pool *p)
 	{
 		struct pooled *v = container_of(n, struct pooled, node);
 
-		if (!v->is_ready || v->is_dropped || v->run)
+		if (!v->is_ready || v->is_dropped || v->box)
 			continue;
 		if (!vm_is_current(v->vm))
 			drop(v, "its snapshot was removed or made anew");
@@ -316,7 +316,7 @@ void pool_held(const struct engine *e, uint64_t *ret_ram_bytes,
 	     n = n->next) {
 		const struct pooled *v = container_of(n, struct pooled, node);
 
-		if (v->is_dropped || v->run)
+		if (v->is_dropped || v->box)
 			continue;
 		*ret_ram_bytes += v->class->ram_bytes;
 		*ret_disk_bytes += v->class->disk_bytes;
@@ -339,54 +339,54 @@ static struct pooled *find_ready(struct pool *p, const struct pool_class *c)
 	for (struct list *n = p->vms.next; n != &p->vms; n = n->next) {
 		struct pooled *v = container_of(n, struct pooled, node);
 
-		if (v->class == c && v->is_ready && !v->is_dropped && !v->run)
+		if (v->class == c && v->is_ready && !v->is_dropped && !v->box)
 			return v;
 	}
 	return NULL;
 }
 
-void pool_reserve(struct run *r)
+void pool_reserve(struct box *b)
 {
-	struct pool *p = &r->e->pool;
+	struct pool *p = &b->e->pool;
 	struct pool_class *c;
 
-	if (!p->max || r->pooled)
+	if (!p->max || b->pooled)
 		return;
-	c = class_get(p, r->spec.base, &r->spec.limits);
-	r->pooled = c ? find_ready(p, c) : NULL;
-	if (!r->pooled)
+	c = class_get(p, b->spec.base, &b->spec.limits);
+	b->pooled = c ? find_ready(p, c) : NULL;
+	if (!b->pooled)
 		return;
-	r->pooled->run = r;
-	run_rename(r, r->pooled->sandbox);
+	b->pooled->box = b;
+	box_rename(b, b->pooled->sandbox);
 }
 
-void pool_release(struct run *r, bool is_name_free)
+void pool_release(struct box *b, bool is_name_free)
 {
-	struct pooled *v = r->pooled;
+	struct pooled *v = b->pooled;
 
 	if (!v)
 		return;
-	v->run = NULL;
-	r->pooled = NULL;
+	v->box = NULL;
+	b->pooled = NULL;
 	if (!is_name_free)
-		drop(v, "its run was given up");
+		drop(v, "its request was given up");
 }
 
-bool pool_claim(struct run *r, const struct vm_ops *ops)
+bool pool_claim(struct box *b, const struct vm_ops *ops)
 {
-	struct pool *p = &r->e->pool;
-	struct pooled *v = r->pooled;
+	struct pool *p = &b->e->pool;
+	struct pooled *v = b->pooled;
 	struct pool_class *c;
 
-	pool_release(r, true);
-	c = p->max ? class_get(p, r->spec.base, &r->spec.limits) : NULL;
+	pool_release(b, true);
+	c = p->max ? class_get(p, b->spec.base, &b->spec.limits) : NULL;
 	if (!c)
 		return false;
 	pool_demand(p, c);
 	list_remove(&c->node);
 	list_append(p->classes.next, &c->node); /* first */
-	if (v && !vm_claim(v->vm, ops, r)) {
-		r->vm = v->vm;
+	if (v && !vm_claim(v->vm, ops, b)) {
+		b->vm = v->vm;
 		count(v, -1);
 		pooled_free(v);
 		c->n_hits++;
@@ -457,8 +457,8 @@ void pool_close(struct engine *e)
 	{
 		struct pooled *v = container_of(n, struct pooled, node);
 
-		if (v->run)
-			v->run->pooled = NULL;
+		if (v->box)
+			v->box->pooled = NULL;
 		pooled_free(v);
 	}
 	list_for_each_safe(n, tmp, &p->classes)

@@ -33,7 +33,7 @@
 #define POOL_REST_MS_MIN 500
 #define POOL_REST_MS_MAX 60000
 
-struct run;
+struct box;
 
 struct pool_class {
 	struct list node; /* in pool.classes */
@@ -73,12 +73,12 @@ void pool_held(const struct engine *e, uint64_t *ret_ram_bytes,
 	       uint64_t *ret_disk_bytes);
 /* End the one that is missed least; false when there is none. */
 bool pool_evict(struct engine *e);
-/* A waiting VM for this run, if there is one (run.pooled). */
-void pool_reserve(struct run *r);
+/* A waiting VM for this run, if there is one (box.pooled). */
+void pool_reserve(struct box *b);
 /* Without one: nothing.  The name is free when it is in no record. */
-void pool_release(struct run *r, bool is_name_free);
-/* The run's VM out of the pool: run.vm; false = it has to restore one. */
-bool pool_claim(struct run *r, const struct vm_ops *ops);
+void pool_release(struct box *b, bool is_name_free);
+/* The run's VM out of the pool: box.vm; false = it has to restore one. */
+bool pool_claim(struct box *b, const struct vm_ops *ops);
 /* How many of a class wait with their express lane ready. */
 uint32_t pool_lanes(const struct pool *p, const struct pool_class *c);
 /* Something changed: refill soon. */

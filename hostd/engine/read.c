@@ -1,7 +1,7 @@
 /*
- * Reading, cancelling, deleting, logs: calls on runs that exist.
+ * Reading, cancelling, deleting, logs: calls on what exists.
  *
- * A run that is in memory answers from there, with what is on disk; every
+ * What is in memory answers from there, with what is on disk; every
  * other one is over and is read from the store.
  */
 #include "engine_priv.h"
@@ -16,12 +16,12 @@ int engine_sandbox_get(struct engine *e, const struct caller *who,
 		       const char *id, engine_sandbox_fn fn, void *ctx)
 {
 	struct waiter *w = waiter_new(e, NULL, fn, ctx);
-	struct run *r = run_by_sandbox(e, who, id);
+	struct box *b = box_by_id(e, who, id);
 
 	if (!w)
 		return -ENOMEM;
-	if (r)
-		waiter_join(w, r, WAIT_NOTHING, 0);
+	if (b)
+		waiter_join(w, b, NULL, WAIT_NOTHING, 0);
 	else
 		waiter_read_sandbox(w, who->environment, who->graph, id);
 	return 0;
@@ -32,7 +32,7 @@ int engine_command_get(struct engine *e, const struct caller *who,
 		       void *ctx, struct waiter **ret_waiter)
 {
 	struct waiter *w = waiter_new(e, fn, NULL, ctx);
-	struct run *r = run_by_command(e, who, id);
+	struct cmd *c = cmd_by_id(e, who, id);
 	struct err err;
 
 	if (!w)
@@ -44,8 +44,8 @@ int engine_command_get(struct engine *e, const struct caller *who,
 			"wait_ms is %u; it must be 0 to %d.", wait_ms,
 			ENGINE_WAIT_MS_MAX);
 		waiter_refuse(w, &err);
-	} else if (r) {
-		waiter_join(w, r, WAIT_COMMAND_END, wait_ms);
+	} else if (c) {
+		waiter_join(w, c->box, c, WAIT_COMMAND_END, wait_ms);
 	} else {
 		waiter_read_command(w, who->environment, who->graph, id);
 	}
@@ -55,33 +55,20 @@ int engine_command_get(struct engine *e, const struct caller *who,
 /* ---- cancel, delete
  * ------------------------------------------------------------------ */
 
-static void cancel(struct run *r)
-{
-	if (command_status_is_final(r->cmd.status) || r->is_cancelling)
-		return;
-	r->is_cancelling = true;
-	/* A running one is ended by the guest, which keeps its output. */
-	if (r->cmd.status == CMD_RUNNING && r->vm &&
-	    !vm_kill(r->vm, ENGINE_CMD, ENGINE_CANCEL_GRACE_MS))
-		return;
-	run_end(r, END_CANCELLED, "cancelled before it ran", false);
-	run_vm_end(r);
-}
-
 int engine_command_cancel(struct engine *e, const struct caller *who,
 			  const char *id, engine_run_fn fn, void *ctx)
 {
 	struct waiter *w = waiter_new(e, fn, NULL, ctx);
-	struct run *r = run_by_command(e, who, id);
+	struct cmd *c = cmd_by_id(e, who, id);
 
 	if (!w)
 		return -ENOMEM;
-	if (!r) {
+	if (!c) {
 		waiter_read_command(w, who->environment, who->graph, id);
 		return 0;
 	}
-	waiter_join(w, r, WAIT_COMMAND_END, ENGINE_CANCEL_WAIT_MS);
-	cancel(r);
+	waiter_join(w, c->box, c, WAIT_COMMAND_END, ENGINE_CANCEL_WAIT_MS);
+	cmd_cancel(c);
 	return 0;
 }
 
@@ -89,18 +76,18 @@ int engine_sandbox_delete(struct engine *e, const struct caller *who,
 			  const char *id, engine_sandbox_fn fn, void *ctx)
 {
 	struct waiter *w = waiter_new(e, NULL, fn, ctx);
-	struct run *r = run_by_sandbox(e, who, id);
+	struct box *b = box_by_id(e, who, id);
 
 	if (!w)
 		return -ENOMEM;
-	if (!r) {
+	if (!b) {
 		waiter_read_sandbox(w, who->environment, who->graph, id);
 		return 0;
 	}
-	waiter_join(w, r, WAIT_SANDBOX_DESTROYING, ENGINE_CANCEL_WAIT_MS);
-	if (r->sbx.status < SBX_DESTROYING) {
-		run_end(r, END_CANCELLED, "the sandbox was deleted", false);
-		run_vm_end(r);
+	waiter_join(w, b, NULL, WAIT_SANDBOX_DESTROYING, ENGINE_CANCEL_WAIT_MS);
+	if (b->rec.status < SBX_DESTROYING) {
+		box_end(b, END_CANCELLED, "the sandbox was deleted", false);
+		box_vm_end(b);
 	}
 	return 0;
 }
@@ -262,7 +249,7 @@ int engine_log_read(struct engine *e, const struct caller *who,
 		    const char *command, int stream, uint64_t offset,
 		    size_t limit, engine_log_fn fn, void *ctx)
 {
-	struct run *r = run_by_command(e, who, command);
+	struct cmd *c = cmd_by_id(e, who, command);
 	struct log_ask *a;
 	struct waiter *w;
 	int rc;
@@ -273,11 +260,11 @@ int engine_log_read(struct engine *e, const struct caller *who,
 	if (!a)
 		return -ENOMEM;
 	*a = (struct log_ask){e, stream, offset, limit, fn, ctx};
-	if (r) {
+	if (c) {
 		w = waiter_new(e, on_log_live, NULL, a);
 		rc = w ? 0 : -ENOMEM;
 		if (w)
-			waiter_join(w, r, WAIT_NOTHING, 0);
+			waiter_join(w, c->box, c, WAIT_NOTHING, 0);
 	} else {
 		rc = store_command_get(e->store, who->environment, who->graph,
 				       command, true, on_log_command, a);

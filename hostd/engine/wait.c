@@ -1,14 +1,16 @@
 /*
  * Waiters: each call that will be answered later.
  *
- * A waiter hangs on a run until the run's state on disk says what it waits
- * for, or its time is over; or it reads from the store; or it is refused.  Its
- * function is called exactly once, never from within the call that made it,
- * unless the client went away (is_cancelled).  A callback may call the engine
- * again, also to cancel other waiters: lists are searched anew after each.
+ * A waiter hangs on a sandbox, or on a command in it, until the state on disk
+ * says what it waits for, or its time is over; or it reads from the store; or
+ * it is refused.  Its function is called exactly once, never from within the
+ * call that made it, unless the client went away (is_cancelled).  A callback
+ * may call the engine again, also to cancel other waiters: lists are searched
+ * anew after each.
  */
 #include "engine_priv.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void waiter_free(struct waiter *w)
@@ -25,7 +27,10 @@ static void waiter_leave(struct waiter *w)
 	loop_timer_stop(w->loop, &w->timer);
 	list_remove(&w->node);
 	list_remove(&w->all);
-	w->run = NULL;
+	if (w->cmd)
+		w->cmd->n_waiters--;
+	w->box = NULL;
+	w->cmd = NULL;
 	w->is_cancelled = true;
 }
 
@@ -33,88 +38,115 @@ static void waiter_answer(struct waiter *w, const struct err *err,
 			  const struct sandbox_rec *sbx,
 			  const struct command_rec *cmd)
 {
-	struct run *r = w->run;
+	struct box *b = w->box;
+	struct cmd *c = w->cmd;
 	bool is_silent = w->is_cancelled;
 
 	waiter_leave(w);
 	w->is_answering = true; /* err may be its own */
-	if (r)
-		r->n_pending++; /* the records are the run's */
+	/* The records are theirs. */
+	if (b)
+		b->n_pending++;
+	if (c)
+		c->n_pending++;
 	if (is_silent)
 		;
 	else if (w->run_fn)
 		w->run_fn(w->ctx, err, sbx, cmd);
 	else
 		w->sandbox_fn(w->ctx, err, sbx);
-	if (r)
-		r->n_pending--;
+	if (b)
+		b->n_pending--;
+	if (c)
+		c->n_pending--;
 	w->is_answering = false;
 	waiter_free(w);
 }
 
 static bool is_ready(const struct waiter *w)
 {
-	const struct run *r = w->run;
+	const struct box *b = w->box;
+	const struct cmd *c = w->cmd;
 
-	if (!r->is_durable)
+	if (!(c ? c->is_durable : b->is_durable))
 		return false;
 	if (w->is_due)
 		return true;
 	switch (w->what) {
 	case WAIT_COMMAND_END:
-		return command_status_is_final(r->told_cmd.status);
+		return command_status_is_final(c->told.status);
+	case WAIT_SANDBOX_STARTED:
+		return b->told.status != SBX_STARTING;
 	case WAIT_SANDBOX_DESTROYING:
-		return r->told_sbx.status >= SBX_DESTROYING;
+		return b->told.status >= SBX_DESTROYING;
 	case WAIT_NOTHING:
 		return true;
 	}
 	return true;
 }
 
-static void answer_from_run(struct waiter *w)
+static void answer_from_memory(struct waiter *w)
 {
-	struct command_rec cmd = run_told_command(w->run);
+	struct command_rec rec;
 
-	waiter_answer(w, NULL, &w->run->told_sbx, &cmd);
+	if (w->cmd)
+		rec = cmd_told(w->cmd);
+	waiter_answer(w, NULL, &w->box->told, w->cmd ? &rec : NULL);
 }
 
-void run_wake(struct run *r)
+void box_wake(struct box *b)
 {
 	struct list *n;
 
-	r->n_pending++;
+	b->n_pending++;
 again:
-	for (n = r->waiters.next; n != &r->waiters; n = n->next) {
+	for (n = b->waiters.next; n != &b->waiters; n = n->next) {
 		struct waiter *w = container_of(n, struct waiter, node);
 
 		if (w->is_posted || !is_ready(w))
 			continue;
-		answer_from_run(w);
+		answer_from_memory(w);
 		goto again;
 	}
-	r->n_pending--;
+	b->n_pending--;
 }
 
-void run_answer_all(struct run *r, const struct sandbox_rec *sbx,
-		    const struct command_rec *cmd)
+/* One that waits for this first record; NULL when there is none left. */
+static struct waiter *waiter_of(const struct begin *g)
 {
-	r->n_pending++;
-	while (!list_is_empty(&r->waiters))
-		waiter_answer(
-			container_of(r->waiters.next, struct waiter, node),
-			NULL, sbx, cmd);
-	r->n_pending--;
+	struct box *b = g->box;
+
+	for (struct list *n = b->waiters.next; n != &b->waiters; n = n->next) {
+		struct waiter *w = container_of(n, struct waiter, node);
+
+		if (g->makes_box || w->cmd == g->cmd)
+			return w;
+	}
+	return NULL;
 }
 
-/* Later: a run may be given up inside the call that asked for it. */
-void run_refuse_all(struct run *r, const struct err *err)
+void begin_answer_all(struct begin *g, const struct sandbox_rec *sbx,
+		      const struct command_rec *cmd)
 {
-	while (!list_is_empty(&r->waiters)) {
-		struct waiter *w =
-			container_of(r->waiters.next, struct waiter, node);
+	struct waiter *w;
 
+	g->box->n_pending++;
+	while ((w = waiter_of(g)))
+		waiter_answer(w, NULL, sbx, cmd);
+	g->box->n_pending--;
+}
+
+/* Later: it may be given up inside the call that asked for it. */
+void begin_refuse_all(struct begin *g, const struct err *err)
+{
+	struct waiter *w;
+
+	while ((w = waiter_of(g))) {
 		list_remove(&w->node);
-		w->run = NULL;
+		if (w->cmd)
+			w->cmd->n_waiters--;
+		w->box = NULL;
+		w->cmd = NULL;
 		waiter_refuse(w, err);
 	}
 }
@@ -135,20 +167,20 @@ void waiters_refuse_all(struct engine *e, const struct err *err)
 static void on_call(void *arg)
 {
 	struct waiter *w = arg;
-	struct run *r = w->run;
+	struct box *b = w->box;
 
 	w->is_posted = false;
 	if (w->is_cancelled) {
 		waiter_free(w);
 		return;
 	}
-	if (!r) {
+	if (!b) {
 		waiter_answer(w, &w->err, NULL, NULL);
 		return;
 	}
 	if (is_ready(w))
-		answer_from_run(w);
-	run_maybe_free(r);
+		answer_from_memory(w);
+	box_maybe_free(b);
 }
 
 static void waiter_post(struct waiter *w)
@@ -164,13 +196,13 @@ static void waiter_post(struct waiter *w)
 static void on_due(struct loop_timer *t)
 {
 	struct waiter *w = container_of(t, struct waiter, timer);
-	struct run *r = w->run;
+	struct box *b = w->box;
 
 	w->is_due = true;
-	if (!r || w->is_posted || !is_ready(w))
+	if (!b || w->is_posted || !is_ready(w))
 		return;
-	answer_from_run(w);
-	run_maybe_free(r);
+	answer_from_memory(w);
+	box_maybe_free(b);
 }
 
 struct waiter *waiter_new(struct engine *e, engine_run_fn run_fn,
@@ -197,12 +229,15 @@ void waiter_refuse(struct waiter *w, const struct err *err)
 	waiter_post(w);
 }
 
-void waiter_join(struct waiter *w, struct run *r, enum wait_for what,
-		 uint32_t wait_ms)
+void waiter_join(struct waiter *w, struct box *b, struct cmd *c,
+		 enum wait_for what, uint32_t wait_ms)
 {
-	w->run = r;
+	w->box = b;
+	w->cmd = c;
 	w->what = what;
-	list_append(&r->waiters, &w->node);
+	if (c)
+		c->n_waiters++;
+	list_append(&b->waiters, &w->node);
 	/* Without a timer there would be no answer in time; at once is the
 	 * better mistake. */
 	if (!wait_ms || loop_timer_set(w->loop, &w->timer, wait_ms))
@@ -213,13 +248,13 @@ void waiter_join(struct waiter *w, struct run *r, enum wait_for what,
 
 void engine_cancel_wait(struct engine *e, struct waiter *w)
 {
-	struct run *r = w->run;
+	struct box *b = w->box;
 
 	(void)e;
 	waiter_leave(w);
 	waiter_free(w);
-	if (r)
-		run_maybe_free(r);
+	if (b)
+		box_maybe_free(b);
 }
 
 /* ---- from the store
@@ -291,4 +326,74 @@ void waiter_read_sandbox(struct waiter *w, const char *environment,
 {
 	reading(w, store_sandbox_get(w->e->store, environment, graph, sandbox,
 				     on_sandbox_read, w));
+}
+
+/* ---- a command whose sandbox is not in memory ---------------------------- */
+
+struct key_ask {
+	struct waiter *w;
+	struct engine *e;
+	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1],
+		sandbox[ID_BYTES_MAX], key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+};
+
+static void on_over(void *ctx, int rc, struct sandbox_rec *sbx)
+{
+	struct waiter *w = ctx;
+	struct engine *e = w->e;
+	struct err err = {0};
+
+	w->is_reading = false;
+	if (rc)
+		store_error(&err, ERR_SANDBOX_NOT_FOUND, "sandbox", "", rc);
+	else
+		err_not_running(&err, sbx);
+	waiter_answer(w, &err, NULL, NULL);
+	engine_op_end(e);
+}
+
+static void on_key(void *ctx, int rc, const struct store_found *f)
+{
+	struct key_ask a = *(struct key_ask *)ctx;
+	struct err err = {0};
+
+	free(ctx);
+	a.w->is_reading = false;
+	if (rc) {
+		store_error(&err, ERR_INTERNAL, "command", "", rc);
+		waiter_answer(a.w, &err, NULL, NULL);
+	} else if (a.w->is_cancelled) {
+		waiter_free(a.w);
+	} else if (f->is_found && !f->is_same_request) {
+		key_conflict(&err, a.key, a.graph);
+		waiter_answer(a.w, &err, NULL, NULL);
+	} else if (f->is_found) {
+		waiter_read_command(a.w, a.environment, a.graph, f->command);
+	} else {
+		reading(a.w,
+			store_sandbox_get(a.e->store, a.environment, a.graph,
+					  a.sandbox, on_over, a.w));
+	}
+	engine_op_end(a.e);
+}
+
+void waiter_read_by_key(struct waiter *w, const struct store_begin *key,
+			const char *sandbox)
+{
+	struct key_ask *a = calloc(1, sizeof(*a));
+	int rc = a ? 0 : -ENOMEM;
+
+	if (a) {
+		a->w = w;
+		a->e = w->e;
+		snprintf(a->environment, sizeof(a->environment), "%s",
+			 key->environment);
+		snprintf(a->graph, sizeof(a->graph), "%s", key->graph);
+		snprintf(a->sandbox, sizeof(a->sandbox), "%s", sandbox);
+		snprintf(a->key, sizeof(a->key), "%s", key->key);
+		rc = store_key_find(w->e->store, key, on_key, a);
+	}
+	if (rc)
+		free(a);
+	reading(w, rc);
 }

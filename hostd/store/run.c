@@ -1,6 +1,6 @@
 /*
- * What is written together: the begin of a run (idempotency key, sandbox and
- * command in one transaction), later states of both, and the reading back of
+ * What is written together: a begin (idempotency key, sandbox and command in
+ * one transaction), later states of both, and the reading back of
  * both.  Table `idempotency` lives here.  x'a10001' is the CBOR record {0: 1}:
  * version 1 with nothing but its columns.
  */
@@ -19,6 +19,7 @@ struct begin_op {
 	char operation[32], key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
 	uint8_t hash[HASH_BYTES];
 	struct sandbox_rec sbx;
+	bool has_cmd;
 	struct command_rec cmd; /* owned */
 	struct store_found found;
 	store_begin_fn fn;
@@ -82,7 +83,7 @@ static int begin_exec(struct db *db, struct store_op *op)
 	rc = graph_put(db, &b->sbx);
 	if (!rc)
 		rc = sandbox_put(db, &b->sbx);
-	if (!rc)
+	if (!rc && b->has_cmd)
 		rc = command_put(db, &b->cmd, false);
 	if (rc)
 		return rc;
@@ -97,7 +98,7 @@ static int begin_exec(struct db *db, struct store_op *op)
 	q_blob(&q, b->hash, HASH_BYTES);
 	q_text(&q, b->sbx.id);
 	q_text(&q, b->cmd.id);
-	q_int(&q, b->sbx.created_ms);
+	q_int(&q, b->has_cmd ? b->cmd.created_ms : b->sbx.created_ms);
 	return q_run(&q);
 }
 
@@ -167,7 +168,8 @@ int store_run_begin(struct store *s, const struct store_begin *b,
 		return -ENOMEM;
 	op->op.exec = begin_exec;
 	op->sbx = *sbx;
-	rc = command_copy_for_store(&op->cmd, cmd, false);
+	op->has_cmd = cmd != NULL;
+	rc = cmd ? command_copy_for_store(&op->cmd, cmd, false) : 0;
 	if (rc) {
 		free(op);
 		return rc;

@@ -55,7 +55,9 @@ int store_key_list(struct store *s, store_key_fn fn, void *ctx);
 /*
  * One transaction: idempotency key, sandbox and command.  When the key is
  * there already nothing is written and *found tells which command it names
- * and whether the request hash is the same.
+ * and whether the request hash is the same.  cmd NULL: the key is of a sandbox
+ * alone.  A command's sandbox may be there already: then its record is written
+ * again.
  */
 struct store_begin {
 	const char *environment, *graph, *operation, *key;
