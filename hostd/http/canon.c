@@ -61,6 +61,8 @@ static bool feed(EVP_MAC_CTX *mac, const struct canon_request *r,
 	if (!update_text(mac, r->method) || !update_text(mac, r->path) ||
 	    !update_text(mac, r->operation) || !update_text(mac, r->graph))
 		return false;
+	if (r->record && !update_text(mac, r->record))
+		return false;
 	for (int i = 0; i < n; i++)
 		if (!update(mac, m[i].name.at, m[i].name.len) ||
 		    !update(mac, m[i].value.at, m[i].value.len))

@@ -16,7 +16,7 @@ static const uint8_t key[CANON_KEY_BYTES] = "0123456789abcdef0123456789abcde";
 static void hash(const char *body, const char *graph, uint8_t ret[HASH_BYTES])
 {
 	struct canon_request r = {
-		"POST", "/v1/sandboxes", "createSandbox", graph, {0}};
+		"POST", "/v1/sandboxes", "createSandbox", graph, NULL, {0}};
 	struct err e;
 
 	if (body)

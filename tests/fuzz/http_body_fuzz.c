@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 					   JSON_ALLOW_NUL,
 				   NULL);
 	struct canon_request r = {
-		"POST", "/v1/sandboxes", "createSandbox", "main", {0}};
+		"POST", "/v1/sandboxes", "createSandbox", "main", NULL, {0}};
 	uint8_t hash[HASH_BYTES];
 	struct json_span root;
 	size_t at;
