@@ -6,8 +6,8 @@ JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
 	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
-LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c run.c encode.c \
-	sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
+LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
+	held.c encode.c sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 	pool.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
@@ -44,9 +44,15 @@ $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 
 UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
 $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
-	hostd/surface/lbb/decode.c hostd/http/canon.c hostd/http/route.c \
+	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
+	hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka \
 	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
+UNIT_TESTS += tests/hostd/held_test
+$(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
+	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
+	hostd/http/canon.c hostd/http/route.c \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))

@@ -24,6 +24,8 @@
 #define LBB_LOG_BYTES_DEFAULT (64u << 10)
 /* Code, input and config with every character escaped, env, and room. */
 #define LBB_RUN_BODY_BYTES_MAX (4u << 20)
+/* The same with stdin, every character of it escaped. */
+#define LBB_COMMAND_BODY_BYTES_MAX (8u << 20)
 
 extern const struct route_table lbb_routes;	/* /v1/... */
 extern const struct route_table service_routes; /* /healthz ... */
@@ -32,6 +34,9 @@ extern const struct route_table service_routes; /* /healthz ... */
 void lbb_create(struct request *r);
 int lbb_decode_limits(struct limits *l, const char *path, struct json_span v,
 		      struct err *e);
+/* held.c */
+void lbb_create_held(struct request *r, struct json_span body);
+void lbb_command_create(struct request *r);
 /* sandboxes.c */
 void lbb_sandboxes(struct request *r); /* list, or retrieve by sandbox= */
 void lbb_sandbox_get(struct request *r);
