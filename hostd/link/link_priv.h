@@ -24,6 +24,7 @@ struct link_times {
 	int64_t prepare_ms;  /* PREPARE to READY */
 	int64_t bind_ms;     /* process start to BOUND of a restored VM */
 	int64_t start_ms;    /* RUN or EXEC sent, bound, to STARTED */
+	int64_t runner_ms;   /* the same of a RUN for which no runner waits */
 	int64_t overrun_ms;  /* past a command's own time-out or grace */
 	int64_t snapshot_ms; /* PAUSE or SNAPSHOT to its reply */
 	int64_t lane_ms;     /* ARM to the runner at its doorbell */

@@ -61,6 +61,7 @@ struct session_cmd {
 		uint64_t next, total;
 	} out[2];
 	int64_t deadline_ms; /* the owner's; 0 = none */
+	int64_t start_ms;    /* the owner's: from sent to STARTED */
 	bool is_cancelled;   /* the owner's: KILL was sent */
 };
 

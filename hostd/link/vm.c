@@ -245,7 +245,7 @@ void vm_bound(struct vm *vm)
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 		if (vm->session.cmds[i].state == CS_SENT)
 			vm_cmd_deadline(vm, &vm->session.cmds[i],
-					vm->link->times.start_ms);
+					vm->session.cmds[i].start_ms);
 	vm_timer_arm(vm);
 	vm->ops->bound(vm->ctx);
 }

@@ -316,7 +316,7 @@ static void adopted(struct vm *vm, const struct lane_said *said)
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++) {
 		c = &vm->session.cmds[i];
 		if (c->state == CS_SENT && !c->is_cancelled)
-			vm_cmd_deadline(vm, c, vm->link->times.start_ms);
+			vm_cmd_deadline(vm, c, c->start_ms);
 	}
 	channel_flush(&vm->channel);
 }

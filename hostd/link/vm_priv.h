@@ -73,6 +73,7 @@ struct vm {
 	bool is_posted;
 	bool is_bind_given;
 	bool is_claimed;    /* from the pool, and not yet resumed */
+	bool had_run;	    /* the runner of its snapshot has its RUN */
 	struct bytes early; /* frames of commands before the start */
 	struct lane lane;
 	struct vmm *vmm;

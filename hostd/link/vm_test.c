@@ -85,6 +85,20 @@ static void test_overrun(void **state)
 	assert_int_equal(k.how, GP_END_CANCELLED);
 }
 
+/* The guest makes a runner for the second run: it may take longer. */
+static void test_second_run(void **state)
+{
+	struct seen s = {.again_on_end = 1};
+	int64_t from = clock_mono_ms();
+
+	(void)state;
+	play("bsEh", &s);
+	assert_int_equal(s.ended, 1);
+	assert_string_equal(s.text,
+			    "the guest did not start command 2 in time");
+	assert_in_range(clock_mono_ms() - from, 900, 5000);
+}
+
 static void test_destroy_in_event(void **state)
 {
 	struct seen s = {.kill_on_start = 2};
@@ -268,6 +282,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_world),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_overrun),
+		cmocka_unit_test(test_second_run),
 		cmocka_unit_test(test_destroy_in_event),
 		cmocka_unit_test(test_destroy_at_once),
 		cmocka_unit_test(test_refused),

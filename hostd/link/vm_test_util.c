@@ -142,6 +142,7 @@ int setup(void **state)
 		return -1;
 	lnk->times = (struct link_times){.bind_ms = 300,
 					 .start_ms = 300,
+					 .runner_ms = 900,
 					 .overrun_ms = 200,
 					 .hello_ms = 300,
 					 .prepare_ms = 300,
