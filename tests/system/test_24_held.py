@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+"""Sandboxes that are held: made, given commands, ended; files and processes
+stay between commands; nothing is left behind.
+
+test: timeout=1500
+"""
+import base64
+import glob
+import os
+import time
+
+from hutchlib import (FINAL, Daemon, STATE, case, equal, main, new_key, note,
+                      wait_until)
+
+WAIT_S = 120
+START_S = 600    # of a second runner, on a slow and busy host
+SHELL = "lbb/shell"
+
+d = Daemon(STATE + "-held", pool_shell=1, pool_max=1, graph_places=5,
+           environment_places=10)
+
+
+def create(c, key=None, **body):
+    return c.call("POST", "/v1/sandboxes", dict({"template": SHELL}, **body),
+                  key or new_key())
+
+
+def hold(c, **body):
+    """A sandbox that runs."""
+    r = create(c, wait_ms=30000, **body)
+    equal(r.status, 201, r)
+
+    def runs():
+        s = c.sandbox(r.json["id"])
+        return s["status"] != "starting" and s
+
+    s = wait_until(runs, WAIT_S, "it runs")
+    equal(s["status"], "running", s)
+    return s["id"]
+
+
+def start(c, sandbox, *argv, key=None, **more):
+    """POST a command; argv, or run=."""
+    body = dict(more)
+    if argv:
+        body["argv"] = argv
+    return c.call("POST", "/v1/sandboxes/commands", body, key or new_key(),
+                  {"sandbox": sandbox})
+
+
+def command(c, sandbox, *argv, seconds=WAIT_S, **more):
+    """A command and its end: the record."""
+    r = start(c, sandbox, *argv, wait_ms=30000, **more)
+    assert r.status in (200, 202), r
+    return ended(c, r.json["id"], seconds)
+
+
+def ended(c, cmd, seconds=WAIT_S):
+    def final():
+        j = c.command(cmd, wait_ms=10000).json
+        return j["status"] in FINAL and j
+    return wait_until(final, seconds, f"{cmd} ends")
+
+
+def sh(c, sandbox, script, **more):
+    return command(c, sandbox, "bash", "-c", script, **more)
+
+
+def delete(c, sandbox):
+    return c.call("DELETE", "/v1/sandboxes", query={"sandbox": sandbox})
+
+
+def destroyed(c, sandbox):
+    equal(delete(c, sandbox).status, 200)
+    wait_until(lambda: c.sandbox(sandbox)["status"] == "destroyed", WAIT_S,
+               "it is destroyed")
+
+
+@case("LBB-61, LBB-20, LBB-22: one is made; its key finds it again")
+def made():
+    d.start()
+    c = d.client()
+    key = new_key()
+    r = create(c, key, idle_seconds=60, expires_in_seconds=600)
+    equal(r.status, 201, r)
+    s = r.json
+    equal((s["object"], s["kind"], s["template"], s["command"]),
+          ("sandbox", "held", SHELL, None))
+    assert s["status"] in ("starting", "running"), s
+    equal((s["idle_seconds"], s["expires_in_seconds"]), (60, 600))
+    again = create(c, key, idle_seconds=60, expires_in_seconds=600,
+                   wait_ms=30000)
+    equal((again.status, again.json["id"]), (201, s["id"]))
+    other = create(c, key, idle_seconds=61)
+    equal((other.status, other.code), (409, "idempotency_conflict"))
+    run = c.start("echo", key, template=SHELL)
+    equal((run.status, run.code), (409, "idempotency_conflict"))
+    none = c.call("POST", "/v1/sandboxes", {"template": SHELL})
+    equal((none.status, none.code), (400, "missing_idempotency_key"))
+    destroyed(c, s["id"])
+    gone = create(c, key, idle_seconds=60, expires_in_seconds=600)
+    equal((gone.json["id"], gone.json["status"]), (s["id"], "destroyed"))
+
+
+@case("LBB-48, LBB-49, LBB-50, LBB-61: what is out of range is refused by name")
+def refused():
+    c = d.client()
+    for body, code, param in (
+            ({"idle_seconds": 29}, "invalid_request", "idle_seconds"),
+            ({"idle_seconds": 3601}, "invalid_request", "idle_seconds"),
+            ({"expires_in_seconds": 59}, "invalid_request",
+             "expires_in_seconds"),
+            ({"expires_in_seconds": 604801}, "invalid_request",
+             "expires_in_seconds"),
+            ({"limits": {"vcpus": 5}}, "sandbox_limits_invalid",
+             "limits.vcpus"),
+            ({"template": "lbb/cobol"}, "sandbox_template_not_found",
+             "template"),
+            ({"files": []}, "invalid_request", "files"),
+            ({"env": {"LBB_X": "1"}}, "sandbox_env_invalid", "env")):
+        r = create(c, **body)
+        assert r.status in (400, 404), r
+        equal((r.code, r.param), (code, param), body)
+
+
+@case("LBB-120, LBB-126: a command with argv; its record has what it had")
+def argv():
+    c = d.client()
+    box = hold(c, env={"A": "box", "B": "box"})
+    j = command(c, box, "bash", "-c", 'echo "$A $B $C"; pwd; cat; exit 3',
+                env={"B": "own", "C": "own"}, stdin="in\u00e9\n",
+                timeout_ms=60000)
+    equal((j["status"], j["ok"], j["exit_code"], j["reason"]),
+          ("failed", False, 3, "exit_code"), j)
+    equal(j["stdout"]["tail"], "box own own\n/workspace\nin\u00e9\n")
+    equal((j["kind"], j["argv"][0], j["sandbox"]), ("process", "bash", box))
+    equal((sorted(j["env_names"]), j["stdin_bytes"]), (["A", "B", "C"], 5))
+    assert "result" not in j, j
+    assert j["created_at"] <= j["started_at"] <= j["ended_at"], j
+    # Values are nowhere in the daemon's folder (LBB-127).
+    secret = "s3cr3t" + new_key()[2:]
+    j = command(c, box, "true", env={"S": secret}, stdin=secret)
+    equal(j["status"], "succeeded")
+    for name in glob.glob(d.state + "/**", recursive=True):
+        if os.path.isfile(name):
+            with open(name, "rb") as f:
+                assert secret.encode() not in f.read(), name
+    j = command(c, box, "/no/such/program")
+    equal((j["status"], j["reason"], j["exit_code"]),
+          ("failed", "not_started", None))
+    assert "ENOENT" in j["message"], j
+    # No shell is implied.
+    j = command(c, box, "echo", "$HOME;", "a  b")
+    equal(j["stdout"]["tail"], "$HOME; a  b\n")
+    destroyed(c, box)
+
+
+@case("LBB-54: files and processes stay from command to command")
+def stays():
+    c = d.client()
+    box = hold(c)
+    equal(sh(c, box, "mkdir data; echo one > data/f; echo two > /tmp/g; "
+             "sleep 1000 & echo $! > /tmp/pid")["status"], "succeeded")
+    j = command(c, box, "bash", "-c",
+                "cat f /tmp/g; kill -0 $(cat /tmp/pid) && echo there",
+                cwd="data")
+    equal(j["stdout"]["tail"], "one\ntwo\nthere\n", j)
+    other = hold(c)
+    equal(sh(c, other, "ls /workspace /tmp")["stdout"]["tail"].split(),
+          ["/tmp:", "/workspace:"])
+    destroyed(c, other)
+    destroyed(c, box)
+
+
+@case("LBB-121, LBB-138: code as of a one-call run, again and again")
+def code():
+    c = d.client()
+    box = hold(c)
+    for i in range(2):
+        began = time.monotonic()
+        j = command(c, box, seconds=START_S, run={
+            "code": "echo $((RANDOM)) >> log; jq -c 'map(. + 1)'",
+            "input": [i, 2.50]})
+        equal((j["status"], j["kind"]), ("succeeded", "run"), j)
+        equal(j["result"], [i + 1, 3.5])
+        note(f"run {i + 1}: {time.monotonic() - began:.2f} s")
+    equal(sh(c, box, "wc -l < log")["stdout"]["tail"].strip(), "2")
+    r = start(c, box, run={"code": "x"}, cwd="/")
+    equal((r.status, r.param), (400, "cwd"))
+    destroyed(c, box)
+
+
+@case("LBB-130, LBB-131: eight run, 32 wait in their order, more are refused")
+def queue():
+    c = d.client()
+    box = hold(c)
+    equal(sh(c, box, "mkfifo go")["status"], "succeeded")
+    ids = []
+    for _ in range(40):
+        r = start(c, box, "bash", "-c", "read x < go", timeout_ms=600000)
+        equal(r.status, 202, r)
+        ids.append(r.json["id"])
+    full = start(c, box, "true")
+    equal((full.status, full.code), (429, "sandbox_limit_reached"))
+    assert int(full.headers["Retry-After"]) > 0
+
+    def states():
+        return [c.command(i).json["status"] for i in ids]
+
+    wait_until(lambda: states() == ["running"] * 8 + ["queued"] * 32, WAIT_S,
+               "8 run, 32 wait")
+    # One that waits is cancelled at once; then the first eight are.
+    equal(c.cancel(ids[8]).json["status"], "cancelled")
+    for i in ids[:8]:
+        equal(c.cancel(i).json["status"], "cancelled")
+    wait_until(lambda: states()[9:17] == ["running"] * 8, WAIT_S,
+               "the next eight run")
+    equal(states()[17:], ["queued"] * 23)
+    began = time.monotonic()
+    equal(delete(c, box).status, 200)
+    wait_until(lambda: c.sandbox(box)["status"] == "destroyed", WAIT_S,
+               "it is destroyed")
+    note(f"destroyed with 8 running after {time.monotonic() - began:.2f} s")
+    equal(set(states()), {"cancelled"})
+
+
+@case("LBB-124, LBB-137: a time-out and a cancel end the whole tree, not the "
+      "sandbox")
+def ends():
+    c = d.client()
+    box = hold(c)
+    j = sh(c, box, "setsid sleep 300 & echo begun; sleep 300",
+           timeout_ms=2000)
+    equal((j["status"], j["stdout"]["tail"]), ("timed_out", "begun\n"), j)
+    r = start(c, box, "bash", "-c", "echo begun; sleep 300")
+    wait_until(lambda: c.command(r.json["id"]).json["stdout"]["tail"],
+               WAIT_S, "it has begun")
+    equal(c.cancel(r.json["id"]).json["status"], "cancelled")
+    equal(c.cancel(r.json["id"]).json["status"], "cancelled")
+    j = sh(c, box, "ps -e -o args 2>/dev/null | grep -c '[s]leep 300' || "
+           "grep -lz '^sleep' /proc/[0-9]*/cmdline | wc -l")
+    equal(j["stdout"]["tail"].split()[-1], "0", j)
+    destroyed(c, box)
+
+
+@case("LBB-133, LBB-134: the commands of a sandbox are listed and read")
+def lists():
+    c = d.client()
+    box = hold(c)
+    data = bytes(range(256)) * 2
+    hexed = "".join(f"\\x{b:02x}" for b in data)
+    a = sh(c, box, f"printf '{hexed}'")
+    b = command(c, box, "true")
+    r = c.call("GET", "/v1/sandboxes/commands", query={"sandbox": box})
+    equal([x["id"] for x in r.json["data"]], [b["id"], a["id"]])
+    assert "stdout" not in r.json["data"][0], r
+    equal(c.logs(a["id"]), data)
+    piece = c.log_slice(a["id"], "stdout", offset=200, limit=100).json
+    equal(base64.b64decode(piece["data"]), data[200:300])
+    live = d.admin("GET", "/admin/ps").json["data"]
+    equal([x["sandbox"] for x in live], [box])
+    destroyed(c, box)
+
+
+@case("LBB-23, LBB-25, LBB-132: keys of commands; no command on one that ended")
+def keys():
+    c = d.client()
+    box = hold(c)
+    key = new_key()
+    first = command(c, box, "bash", "-c", "echo x >> n; wc -l < n", key=key)
+    equal(first["stdout"]["tail"], "1\n")
+    again = start(c, box, "bash", "-c", "echo x >> n; wc -l < n", key=key,
+                  wait_ms=1000)
+    equal((again.status, again.json["id"]), (200, first["id"]))
+    conflict = start(c, box, "true", key=key)
+    equal((conflict.status, conflict.code), (409, "idempotency_conflict"))
+    destroyed(c, box)
+    again = start(c, box, "bash", "-c", "echo x >> n; wc -l < n", key=key)
+    equal((again.status, again.json["id"]), (200, first["id"]))
+    late = start(c, box, "true")
+    equal((late.status, late.code), (409, "sandbox_not_running"))
+    none = start(c, "sbx_" + "a" * 26, "true")
+    equal((none.status, none.code), (404, "sandbox_not_found"))
+    run = c.run("echo 1", template=SHELL)
+    late = start(c, run.sandbox, "true")
+    equal((late.status, late.code), (409, "sandbox_not_running"))
+    other = d.client(environment="other")
+    equal(start(other, box, "true").status, 404)
+
+
+@case("LBB-68: held ones hold places; LBB-69, LBB-70: plans")
+def places():
+    c = d.client(environment="places")
+    boxes = [create(c).json["id"] for _ in range(5)]
+    full = create(c)
+    equal((full.status, full.code), (429, "sandbox_limit_reached"))
+    for box in boxes:
+        destroyed(c, box)
+    free = d.client(environment="free", plan="free")
+    r = create(free)
+    equal((r.status, r.code), (403, "sandbox_plan_unavailable"))
+    r = start(free, "sbx_" + "a" * 26, "true")
+    equal((r.status, r.code), (403, "sandbox_plan_unavailable"))
+    off = d.client(environment="off", sandboxes_enabled=False)
+    r = create(off)
+    equal((r.status, r.code), (409, "sandbox_not_enabled"))
+
+
+@case("one that waits in the pool is taken; without one it is restored")
+def pooled():
+    c = d.client()
+    times = {}
+    for name in ("claimed", "restored"):
+        if name == "claimed":
+            wait_until(lambda: d.admin("GET", "/admin/pool").json["ready"],
+                       WAIT_S, "a VM waits")
+        hits = d.metric("hutch_pool_hits_total")
+        began = time.monotonic()
+        box = hold(c)
+        times[name] = (time.monotonic() - began) * 1000
+        equal(d.metric("hutch_pool_hits_total") - hits, name == "claimed")
+        began = time.monotonic()
+        equal(command(c, box, "true")["status"], "succeeded")
+        times[name + " true"] = (time.monotonic() - began) * 1000
+        if name == "claimed":
+            first = box
+    destroyed(c, first)
+    destroyed(c, box)
+    note("ms: " + ", ".join(f"{k} {v:.0f}" for k, v in times.items()))
+
+
+@case("LBB-41: a VM that is killed is lost, and so are its commands")
+def killed():
+    c = d.client()
+    box = hold(c)
+    r = start(c, box, "sleep", "300")
+    wait_until(lambda: c.command(r.json["id"]).json["status"] == "running",
+               WAIT_S, "it runs")
+    os.kill(d.vmm_pids()[box], 9)
+    equal(ended(c, r.json["id"])["status"], "lost")
+    s = c.sandbox(box)
+    equal((s["status"], s["reason"]), ("lost", "vm_lost"))
+
+
+@case("LBB-29, LBB-139: kill -9 of the daemon: lost, with the reason; nothing "
+      "stays")
+def restarted():
+    c = d.client()
+    key = new_key()
+    box = hold(c)
+    idle = hold(c)
+    r = start(c, box, "sleep", "300", key=key)
+    wait_until(lambda: c.command(r.json["id"]).json["status"] == "running",
+               WAIT_S, "it runs")
+    pid, pids = d.pid, list(d.vmm_pids().values())
+    equal(len(pids), 2)
+    d.kill()
+    wait_until(lambda: not [p for p in pids
+                            if os.path.exists(f"/proc/{p}/fd/0")], 10,
+               "the VMs end")
+    d.start()
+    for sandbox in (box, idle):
+        s = c.sandbox(sandbox)
+        equal((s["status"], s["reason"]), ("lost", "daemon_restart"), s)
+    j = c.command(r.json["id"]).json
+    equal((j["status"], j["reason"]), ("lost", "daemon_restart"), j)
+    # The key finds what was lost; it is not run again.
+    again = start(c, box, "sleep", "300", key=key)
+    equal((again.status, again.json["id"], again.json["status"]),
+          (200, r.json["id"], "lost"))
+    equal([p for p in glob.glob(f"/sys/fs/cgroup/**/{pid}-*", recursive=True)
+           if not p.endswith("-daemon")], [])
+    equal(d.metric("hutch_sandboxes_live"), 0)
+    equal(d.stop(), 0)
+
+
+main()
