@@ -239,6 +239,10 @@ static void play(char c)
 	case 'k':
 		wait_for_frame(GP_KILL);
 		break;
+	case '?':
+		wait_for_frame(GP_PING);
+		SEND(GP_PONG, 0, "");
+		break;
 	case 'o':
 		send_frame(GP_OUTPUT, 1,
 			   "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"

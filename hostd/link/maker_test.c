@@ -158,8 +158,12 @@ static void on_vm_gone(void *ctx, enum end_reason why, const char *text)
 }
 
 static const struct vm_ops vm_ops = {
-	on_progress,  on_vm_event, on_vm_started,
-	on_vm_output, on_vm_ended, on_vm_gone,
+	.progress = on_progress,
+	.bound = on_vm_event,
+	.started = on_vm_started,
+	.output = on_vm_output,
+	.ended = on_vm_ended,
+	.gone = on_vm_gone,
 };
 
 /* vm_create makes what is not there, then runs. */

@@ -204,12 +204,15 @@ static int on_progress(struct session *s, const struct frame *f,
 	return 0;
 }
 
-/* No PING is sent by this version. */
 static int on_pong(struct session *s, const struct frame *f,
 		   struct session_cmd *c)
 {
 	(void)c;
-	return stray(s, f);
+	if (!s->has_ping)
+		return stray(s, f);
+	s->has_ping = false;
+	s->ops->pong(s->ctx);
+	return 0;
 }
 
 static int on_started(struct session *s, const struct frame *f,

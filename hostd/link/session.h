@@ -48,6 +48,7 @@ struct session_ops {
 	void (*output)(void *ctx, uint64_t cmd, int stream, uint64_t offset,
 		       uint64_t total, const uint8_t *data, size_t len);
 	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);
+	void (*pong)(void *ctx); /* once for each has_ping */
 };
 
 enum cmd_state { CS_FREE = 0, CS_SENT, CS_STARTED, CS_ENDED };
@@ -71,6 +72,7 @@ struct session {
 	void *ctx;
 	struct frame_reader reader;
 	struct session_cmd cmds[SESSION_CMDS_MAX];
+	bool has_ping; /* the owner's: PING was sent, PONG is awaited */
 	uint64_t n_frames, n_strays, n_progress;
 	uint32_t n_lanes; /* with READY */
 	char why[160];	  /* of the rule break */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 struct seen {
-	unsigned hello, progress, ready, bound, started, output, ended;
+	unsigned hello, progress, ready, bound, started, output, ended, pong;
 	char text[GP_TEXT_BYTES_MAX + 1];
 	bool has_error;
 	uint64_t bytes;
@@ -90,9 +90,16 @@ static void on_ended_ev(void *ctx, uint64_t cmd, const struct vm_end *end)
 	snprintf(s->error, sizeof(s->error), "%s", end->error);
 }
 
+static void on_pong_ev(void *ctx)
+{
+	struct seen *s = ctx;
+
+	s->pong++;
+}
+
 static const struct session_ops seen_ops = {
 	on_hello_ev,   on_progress_ev, on_ready_ev, on_bound_ev,
-	on_started_ev, on_output_ev,   on_ended_ev,
+	on_started_ev, on_output_ev,   on_ended_ev, on_pong_ev,
 };
 
 struct fixture {
@@ -550,9 +557,28 @@ static void test_commands(void **state)
 	session_finish(&f.s);
 }
 
+/* One PONG is the answer to a PING, every other one says nothing. */
+static void test_pong(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	begin_bound(&f);
+	assert_int_equal(SEND(&f, GP_PONG, 0, ""), 0);
+	assert_int_equal(f.seen.pong, 0);
+	assert_int_equal(f.s.n_strays, 1);
+	f.s.has_ping = true;
+	assert_int_equal(SEND(&f, GP_PONG, 0, ""), 0);
+	assert_int_equal(SEND(&f, GP_PONG, 0, ""), 0);
+	assert_int_equal(f.seen.pong, 1);
+	assert_int_equal(f.s.n_strays, 2);
+	session_finish(&f.s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pong),
 		cmocka_unit_test(test_prepare),
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_split),

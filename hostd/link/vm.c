@@ -19,6 +19,7 @@
  * that lets one pass is not trusted any more: its VM ends.
  */
 #include "../clock.h"
+#include "fd.h"
 #include "log.h"
 #include "vm_priv.h"
 #include <errno.h>
@@ -36,6 +37,8 @@ void vm_free(struct vm *vm)
 {
 	template_unwait(&vm->waiter);
 	loop_timer_stop(vm->link->loop, &vm->timer);
+	vm_stop_forget(vm);
+	fd_close(&vm->disk_fd);
 	channel_close(&vm->channel);
 	session_finish(&vm->session);
 	bytes_finish_secret(&vm->early);
@@ -67,6 +70,7 @@ static void vm_gone(struct vm *vm)
 {
 	log_info("%s vm=gone reason=%d text=\"%s\"", vm->spec.sandbox,
 		 (int)vm->why, log_quoted(vm->text, strlen(vm->text)).s);
+	fd_close(&vm->disk_fd); /* its room is free when that is told */
 	if (vm->ops)
 		vm->ops->gone(vm->ctx, vm->why, vm->text);
 	else
@@ -90,6 +94,7 @@ void vm_end(struct vm *vm, enum end_reason why, const char *fmt, ...)
 	session_close(&vm->session);
 	channel_close(&vm->channel);
 	template_unwait(&vm->waiter);
+	vm_stop_forget(vm);
 	loop_timer_stop(vm->link->loop, &vm->timer);
 	if (vm->vmm) {
 		vmm_kill(vm->vmm);
@@ -116,7 +121,7 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 		vm->state = VM_ENDING;
 		/* A VM that could not be set up ran nothing. */
 		vm->why = is_setup ? END_NOT_STARTED : END_VM_LOST;
-		if (is_setup)
+		if (is_setup && !vm->is_stopped)
 			template_suspect(vm->t);
 		snprintf(vm->text, sizeof(vm->text), "%.250s", end->text);
 		session_close(&vm->session);
@@ -220,6 +225,10 @@ static void on_timer(struct loop_timer *t)
 			vm_pooled_instead(vm);
 			return;
 		}
+		if (vm_is_stopping(vm)) {
+			vm_end(vm, END_VM_LOST, "the VM did not stop in time");
+			return;
+		}
 		vm_end(vm, END_VM_LOST,
 		       "the restored guest did not answer within %lld s",
 		       (long long)vm->link->times.bind_ms / 1000);
@@ -262,6 +271,8 @@ static void on_bound(void *ctx, const char *error)
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
 	vm->lane.is_bind = false;
+	if (vm->is_stopped)
+		vm_stopped_used(vm);
 	if (vm->state == VM_RESTORING)
 		vm_pooled_bound(vm);
 	else if (vm->state == VM_BINDING)
@@ -299,11 +310,17 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 	vm->ops->ended(vm->ctx, cmd, end);
 }
 
+static void on_pong(void *ctx)
+{
+	vm_stop_ponged(ctx);
+}
+
 static const struct session_ops session_ops = {
 	.bound = on_bound,
 	.started = on_started,
 	.output = on_output,
 	.ended = on_ended,
+	.pong = on_pong,
 };
 
 static void on_channel_end(struct channel *c, int rc)
@@ -337,7 +354,8 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
-	if (!vm->lane.n)
+	/* One that stopped was not at its bell. */
+	if (!vm->lane.n || vm->is_stopped)
 		vm_bell_none(vm);
 }
 
@@ -346,6 +364,7 @@ static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
 {
 	vm_pooled_replied(ctx, type, status);
 	vm_lane_replied(ctx, type, status);
+	vm_stop_replied(ctx, type, status);
 	(void)body;
 	(void)len;
 }
@@ -440,18 +459,21 @@ struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
 	vm->call.fn = on_call;
 	vm->call.arg = vm;
 	vm->channel.watch.fd = -1;
+	vm->disk_fd = -1;
 	session_init(&vm->session, SES_PREPARED, &session_ops, vm);
 	list_append(&link->vms, &vm->node);
 	return vm;
 }
 
-int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
-	      const struct vm_ops *ops, void *ctx, struct err *e)
+static int create(struct vm **ret, struct link *link,
+		  const struct vm_spec *spec, bool is_stopped,
+		  const struct vm_ops *ops, void *ctx, struct err *e)
 {
 	struct vm *vm = vm_new(link, spec, ctx, e);
 
 	if (!vm)
 		return -1;
+	vm->is_stopped = is_stopped;
 	vm->ops = ops;
 	vm->waiter.progress = on_template_progress;
 	vm->waiter.done = on_template;
@@ -462,6 +484,19 @@ int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 		template_wait(vm->t, &vm->waiter);
 	*ret = vm;
 	return 0;
+}
+
+int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
+	      const struct vm_ops *ops, void *ctx, struct err *e)
+{
+	return create(ret, link, spec, false, ops, ctx, e);
+}
+
+int vm_create_stopped(struct vm **ret, struct link *link,
+		      const struct vm_spec *spec, const struct vm_ops *ops,
+		      void *ctx, struct err *e)
+{
+	return create(ret, link, spec, true, ops, ctx, e);
 }
 
 int64_t vm_ready_us(const struct vm *vm)

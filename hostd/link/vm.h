@@ -61,6 +61,9 @@ struct vm_ops {
 	void (*output)(void *ctx, uint64_t cmd, int stream, uint64_t offset,
 		       uint64_t total, const uint8_t *data, size_t len);
 	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);
+	/* What vm_stop came to: NULL = all is in files, and the VM may be
+	 * destroyed; else it goes on, and that is why. */
+	void (*stopped)(void *ctx, const char *error);
 	/* Last callback, exactly once, also after vm_destroy: the process is
 	 * reaped and its files are gone. */
 	void (*gone)(void *ctx, enum end_reason why, const char *text);
@@ -82,6 +85,26 @@ int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms);
 void vm_ack(struct vm *vm, uint64_t cmd);
 /* SIGKILL; `gone` follows.  The VM must not be used after. */
 void vm_destroy(struct vm *vm);
+/*
+ * Keep memory, devices and disk as files of its sandbox (vm_stop.c); `stopped`
+ * follows.  No command may be known to it: all have ended and were
+ * acknowledged, and none is given until then.  0, or -EBUSY, -EAGAIN (not now),
+ * another -errno.
+ */
+int vm_stop(struct vm *vm);
+/* As vm_create, from the files of spec's sandbox.  END_NOT_STARTED and
+ * END_PREPARE_FAILED: it did not go on, and the files are what they were. */
+int vm_create_stopped(struct vm **ret, struct link *link,
+		      const struct vm_spec *spec, const struct vm_ops *ops,
+		      void *ctx, struct err *e);
+bool vm_stopped_is_there(const struct link *link, const char *sandbox);
+/* Remove its files, if there are any; not while its VM lives. */
+void vm_stopped_remove(struct link *link, const char *sandbox);
+/* Those of all sandboxes that are not kept. */
+void vm_stopped_sweep(struct link *link,
+		      bool (*is_kept)(void *ctx, const char *sandbox),
+		      void *ctx);
+
 int vm_pid(const struct vm *vm); /* 0 while there is none */
 /* Since when its vCPUs run for it, monotonic us; 0 = not yet.  For a claimed
  * VM that is its resumption. */

@@ -21,6 +21,7 @@
  * else.
  */
 #include "../clock.h"
+#include "fd.h"
 #include "log.h"
 #include "vm_priv.h"
 #include <errno.h>
@@ -123,6 +124,7 @@ void vm_pooled_instead(struct vm *vm)
 	if (vm->vmm)
 		vmm_forget(vm->vmm);
 	vm->vmm = NULL;
+	fd_close(&vm->disk_fd);
 	channel_close(&vm->channel);
 	session_restart(&vm->session, SES_PREPARED);
 	memset(&vm->lane, 0, sizeof(vm->lane));

@@ -29,6 +29,11 @@ enum vm_state {
 	VM_LANE_ADOPTING,
 	VM_LANE_FINISHING,
 	VM_LANE_ANSWERING,
+	/* vm_stop.c */
+	VM_PINGED,
+	VM_PAUSING,
+	VM_SAVING,
+	VM_KEEPING,
 };
 
 /* What hutch-vmm said of a lane. */
@@ -76,6 +81,9 @@ struct vm {
 	bool had_run;	    /* the runner of its snapshot has its RUN */
 	struct bytes early; /* frames of commands before the start */
 	struct lane lane;
+	int disk_fd;	       /* owned; -1 = no process yet */
+	bool is_stopped;       /* it goes on from its files (vm_stop.c) */
+	struct saving *saving; /* owned, until a worker has it */
 	struct vmm *vmm;
 	struct channel channel;
 	struct session session;
@@ -123,8 +131,20 @@ bool vm_is_ungiven(const struct vm *vm);
 void vm_pooled_bound(struct vm *vm);
 void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status);
 
+/* vm_stop.c, for vm.c and vm_start.c. */
+void vm_stop_ponged(struct vm *vm);
+void vm_stop_replied(struct vm *vm, enum vmm_type type, int status);
+bool vm_is_stopping(const struct vm *vm); /* and has a deadline */
+/* The VM ends: what was being written is of no use. */
+void vm_stop_forget(struct vm *vm);
+/* The files that it goes on from; 0 or -errno. */
+int vm_stopped_open(const struct vm *vm, int *ret_state, int *ret_mem,
+		    int *ret_disk);
+/* It went on: state and memory are removed. */
+void vm_stopped_used(struct vm *vm);
+
 /* vm_bell.c: for vm.c ... */
-void vm_bell_none(struct vm *vm); /* it runs, and has no lane */
+void vm_bell_none(struct vm *vm); /* it runs: no lane, or not at its bell */
 /* ... and for the table of vm_lane.c. */
 void vm_bell_run(struct vm *vm, const struct lane_said *said);
 void vm_bell_pooled(struct vm *vm, const struct lane_said *said);

@@ -6,25 +6,34 @@
 #include "vm_priv.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <sys/random.h>
 
 /* Processes and threads of user code in one sandbox. */
-#define VM_PIDS_MAX 1024
+#define VM_PIDS_MAX	 1024
+#define MACHINE_ID_BYTES 16
 /* Blocks that the file system itself needs beside the user's bytes: bitmaps,
  * inode tables, journal: 32 MiB and 1/32. */
 #define VM_DISK_OWN_BYTES (32ull << 20)
 #define VM_DISK_OWN_SHARE 32
-/* Fresh for every VM: no two clones of a snapshot may share any of it. */
+/*
+ * Fresh for every VM: no two clones of a snapshot may share any of it.  The
+ * machine id is the sandbox's, whose name nobody else has: it is the same when
+ * it goes on after a stop.
+ */
 static int identity_make(const struct vm *vm, struct gp_identity *id)
 {
-	uint8_t machine[16];
+	uint8_t machine[EVP_MAX_MD_SIZE];
+	char text[sizeof(vm->spec.sandbox) + 16];
+	int len =
+		snprintf(text, sizeof(text), "machine-id %s", vm->spec.sandbox);
 
 	if (getrandom(id->entropy, sizeof(id->entropy), 0) !=
 		    sizeof(id->entropy) ||
-	    getrandom(machine, sizeof(machine), 0) != sizeof(machine))
+	    !EVP_Digest(text, (size_t)len, machine, NULL, EVP_sha256(), NULL))
 		return -EIO;
-	for (size_t i = 0; i < sizeof(machine); i++)
+	for (size_t i = 0; i < MACHINE_ID_BYTES; i++)
 		snprintf(id->machine_id + 2 * i, 3, "%02x", machine[i]);
 	id->wall_ns = (uint64_t)clock_wall_ms() * 1000000;
 	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->spec.sandbox);
@@ -74,11 +83,12 @@ static void shared_close(struct shared_fds *f)
 	fd_close(&f->root);
 }
 
+/* State and memory, unless they are its own. */
 static int shared_open(const struct template *t, struct shared_fds *f)
 {
-	int rc = reopen(t->files.state_fd, &f->state);
+	int rc = f->state < 0 ? reopen(t->files.state_fd, &f->state) : 0;
 
-	if (!rc)
+	if (!rc && f->mem < 0)
 		rc = reopen(t->files.mem_fd, &f->mem);
 	if (!rc)
 		rc = reopen(t->init_fd, &f->init);
@@ -108,11 +118,21 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	};
 	int rc;
 
-	rc = disk_copy(t->files.disk_fd, vm->link->state_fd, &disk_fd, NULL);
-	if (rc)
-		return err_set(e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
-			       NULL, "copying the sandbox's disk into %s: %s",
-			       vm->link->state_dir, strerror(-rc));
+	if (vm->is_stopped) {
+		rc = vm_stopped_open(vm, &fds.state, &fds.mem, &disk_fd);
+		if (rc)
+			return err_set(e, ERR_INTERNAL, NULL,
+				       "the files of the stopped sandbox: %s",
+				       strerror(-rc));
+	} else {
+		rc = disk_copy(t->files.disk_fd, vm->link->state_fd, &disk_fd,
+			       NULL);
+		if (rc)
+			return err_set(
+				e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
+				NULL, "copying the sandbox's disk into %s: %s",
+				vm->link->state_dir, strerror(-rc));
+	}
 	rc = channel_open(&vm->channel, vm->link->loop, &vm->session,
 			  channel_ended, &peer);
 	if (rc)
@@ -130,7 +150,10 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	a.root_fd = fds.root;
 	a.disk_fd = disk_fd;
 	a.channel_fd = peer;
-	return vmm_start(&vm->vmm, vm->link, &a, ops, vm, e);
+	if (vmm_start(&vm->vmm, vm->link, &a, ops, vm, e))
+		return -1;
+	vm->disk_fd = fd_take(&disk_fd);
+	return 0;
 }
 
 /* ---- what it costs ---------------------------------------------------- */

@@ -63,6 +63,12 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 		 end->result ? (const char *)end->result : "");
 	snprintf(s->error, sizeof(s->error), "%.100s", end->error);
 	vm_ack(s->vm, cmd);
+	if (s->stop_on_end) {
+		s->rc = vm_stop(s->vm);
+		if (s->rc)
+			vm_destroy(s->vm);
+		return;
+	}
 	if (s->again_on_end) {
 		struct vm_run run = {
 			.code = "y", .code_len = 1, .timeout_ms = 100};
@@ -84,8 +90,17 @@ static void on_gone(void *ctx, enum end_reason why, const char *text)
 	loop_stop(loop);
 }
 
-const struct vm_ops ops = {on_progress, on_bound, on_started,
-			   on_output,	on_ended, on_gone};
+static void on_stopped(void *ctx, const char *error)
+{
+	struct seen *s = ctx;
+
+	s->stopped++;
+	snprintf(s->error, sizeof(s->error), "%s", error ? error : "");
+	vm_destroy(s->vm);
+}
+
+const struct vm_ops ops = {on_progress, on_bound,   on_started, on_output,
+			   on_ended,	on_stopped, on_gone};
 
 /* ---- a cache entry whose state file is the script -------------------------
  */

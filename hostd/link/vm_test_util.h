@@ -19,7 +19,7 @@
 /* What came of a VM; the context of `ops`. */
 struct seen {
 	struct vm *vm;
-	unsigned bound, started, output, ended, gone;
+	unsigned bound, started, output, ended, stopped, gone;
 	enum gp_end how;
 	char result[64], error[128];
 	enum end_reason why;
@@ -28,6 +28,8 @@ struct seen {
 	int kill_on_bound; /* vm_kill */
 	int again_on_end;  /* another vm_run */
 	int destroy_on_end;
+	int stop_on_end; /* vm_stop; what came of it: */
+	int rc;
 };
 
 extern const struct vm_ops ops;

@@ -104,6 +104,11 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 	     end->stderr_bytes >= m->next[cmd][1]);
 }
 
+static void on_pong(void *ctx)
+{
+	(void)ctx;
+}
+
 static const struct session_ops ops = {
 	.hello = on_hello,
 	.progress = on_progress,
@@ -112,6 +117,7 @@ static const struct session_ops ops = {
 	.started = on_started,
 	.output = on_output,
 	.ended = on_ended,
+	.pong = on_pong,
 };
 
 static int feed_frames(struct session *s, const uint8_t *p, size_t len)
