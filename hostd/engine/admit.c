@@ -159,8 +159,12 @@ void err_not_running(struct err *err, const struct sandbox_rec *s)
 			s->id);
 	else
 		err_set(err, ERR_NOT_RUNNING, "sandbox",
-			"The sandbox %s is %s; commands need one that runs.",
-			s->id, sandbox_status_name(s->status));
+			"The sandbox %s is %s: %s.", s->id,
+			sandbox_status_name(s->status),
+			s->status == SBX_STOPPED    ? "resume it first"
+			: s->status == SBX_STARTING ? "wait until it runs"
+			: s->status == SBX_STOPPING ? "wait until it is stopped"
+						    : "make a new one");
 }
 
 int admit_command(const struct cmd *c, struct err *err)

@@ -217,6 +217,7 @@ void box_discard(struct box *b)
 	loop_timer_stop(b->e->loop, &b->expiry);
 	loop_timer_stop(b->e->loop, &b->retry);
 	loop_timer_stop(b->e->loop, &b->note);
+	loop_timer_stop(b->e->loop, &b->idle);
 	list_for_each_safe(n, tmp, &b->cmds)
 		cmd_discard(container_of(n, struct cmd, node));
 	secrets_finish(&b->common);
@@ -283,23 +284,56 @@ static int names_put(struct bytes *dst, const char *const *env)
 	return rc;
 }
 
+/* In no list yet, without a record. */
+static struct box *box_empty(struct engine *e)
+{
+	struct box *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->e = e;
+	list_init(&b->node);
+	list_init(&b->cmds);
+	list_init(&b->waiters);
+	box_timers_init(b);
+	b->begin = (struct begin){
+		.box = b, .makes_box = true, .operation = OPERATION_SANDBOX};
+	return b;
+}
+
+static void spec_fill(struct box *b)
+{
+	snprintf(b->spec.base, sizeof(b->spec.base), "%s",
+		 b->rec.template_base);
+	b->spec.limits = b->rec.limits;
+	memcpy(b->spec.sandbox, b->rec.id, sizeof(b->spec.sandbox));
+}
+
+struct box *box_of_record(struct engine *e, const struct sandbox_rec *rec)
+{
+	struct box *b = box_empty(e);
+
+	if (!b)
+		return NULL;
+	b->rec = b->told = *rec;
+	b->sent = rec->status;
+	b->is_durable = true;
+	spec_fill(b);
+	list_append(&e->boxes, &b->node);
+	return b;
+}
+
 struct box *box_new(struct engine *e, const struct caller *who,
 		    enum sandbox_kind kind, const char *template_name,
 		    const struct limits *limits)
 {
 	const char *base = template_name ? template_name : "lbb/python";
-	struct box *b = calloc(1, sizeof(*b));
+	struct box *b = box_empty(e);
 	struct sandbox_rec *s;
 
 	if (!b)
 		return NULL;
 	s = &b->rec;
-	b->e = e;
-	list_init(&b->node);
-	list_init(&b->cmds);
-	list_init(&b->waiters);
-	b->begin = (struct begin){
-		.box = b, .makes_box = true, .operation = OPERATION_SANDBOX};
 	if (id_make(s->id, "sbx_", e->node)) {
 		box_discard(b);
 		return NULL;
@@ -317,9 +351,7 @@ struct box *box_new(struct engine *e, const struct caller *who,
 	s->created_ms = s->last_active_ms = clock_wall_ms();
 	s->incarnation = 1;
 	memcpy(s->host_boot_id, e->boot_id, sizeof(s->host_boot_id));
-	snprintf(b->spec.base, sizeof(b->spec.base), "%s", s->template_base);
-	b->spec.limits = *limits;
-	memcpy(b->spec.sandbox, s->id, sizeof(b->spec.sandbox));
+	spec_fill(b);
 	list_append(&e->boxes, &b->node);
 	return b;
 }

@@ -70,6 +70,7 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 		  struct err *err)
 {
 	struct engine *e = calloc(1, sizeof(*e));
+	int rc;
 
 	if (!e)
 		return err_set(err, ERR_INTERNAL, NULL, "no memory");
@@ -85,6 +86,13 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 		engine_free(e);
 		return -1;
 	}
+	rc = boxes_load(e);
+	if (rc) {
+		engine_destroy(e);
+		return err_set(err, ERR_INTERNAL, NULL,
+			       "cannot read the stopped sandboxes: %s",
+			       strerror(-rc));
+	}
 	*ret = e;
 	return 0;
 }
@@ -94,6 +102,18 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 static void settle(struct box *b)
 {
 	bool is_over = b->rec.status == SBX_DESTROYING;
+
+	/* Its files wait for the next daemon. */
+	if (b->rec.status == SBX_STOPPED)
+		return;
+	if (b->is_kept) { /* they are all there */
+		box_is_stopped(b);
+		return;
+	}
+	if (b->is_resuming && !b->has_vm) {
+		box_cannot_resume(b, "the daemon is stopping");
+		return;
+	}
 
 	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
 		const struct cmd *c = container_of(n, struct cmd, node);
@@ -131,6 +151,7 @@ void engine_destroy(struct engine *e)
 		loop_timer_stop(e->loop, &b->expiry);
 		loop_timer_stop(e->loop, &b->retry);
 		loop_timer_stop(e->loop, &b->note);
+		loop_timer_stop(e->loop, &b->idle);
 	}
 	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
 	waiters_refuse_all(e, &err);

@@ -149,6 +149,15 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 			  const struct create_spec *spec, engine_sandbox_fn fn,
 			  void *ctx, struct waiter **ret_waiter);
 /*
+ * Stop: its commands end, its memory and disk are kept in files, its place is
+ * free.  Resume: it goes on where it was.  Both wait for that, a while; one
+ * that has been stopped, or runs, is answered at once.
+ */
+int engine_sandbox_stop(struct engine *e, const struct caller *who,
+			const char *id, engine_sandbox_fn fn, void *ctx);
+int engine_sandbox_resume(struct engine *e, const struct caller *who,
+			  const char *id, engine_sandbox_fn fn, void *ctx);
+/*
  * At most ENGINE_COMMANDS_RUNNING_MAX of a sandbox run, the next
  * ENGINE_COMMANDS_WAITING_MAX wait in their order; more are refused.  One for a
  * sandbox that starts waits, too.

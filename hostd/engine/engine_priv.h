@@ -117,8 +117,12 @@ struct box {
 	bool holds_place;      /* counted by admission */
 	struct pooled *pooled; /* reserved for it */
 	bool is_durable;       /* key and record are on disk */
+	bool is_saving;	       /* vm_stop was asked */
+	bool is_kept;	       /* all is in files; `gone` makes it stopped */
+	bool is_resuming;      /* starting, from files */
+	bool has_files;	       /* it was stopped once: they are removed */
 	struct list waiters;   /* of the sandbox and of its commands */
-	struct loop_timer expiry, retry;
+	struct loop_timer expiry, retry, idle;
 	struct loop_timer note; /* starts are to be written, commands given */
 	int64_t retry_ms;
 	unsigned n_pending; /* store operations that hold this box */
@@ -138,6 +142,7 @@ int create_spec_check(const struct caller *who, struct create_spec *spec,
 		      struct err *err);
 int command_spec_check(const struct caller *who, struct command_spec *spec,
 		       struct err *err);
+int caller_check(const struct caller *who, struct err *err);
 int env_check(const char *const *env, struct err *err);
 
 /* Places, memory, disk; 0 takes them, -1 with err. */
@@ -154,6 +159,8 @@ bool admit_pooled(const struct engine *e, uint64_t ram_bytes,
 struct box *box_new(struct engine *e, const struct caller *who,
 		    enum sandbox_kind kind, const char *template_name,
 		    const struct limits *limits);
+/* One that the database has, and that has no VM. */
+struct box *box_of_record(struct engine *e, const struct sandbox_rec *rec);
 /* At the end of box.cmds; NULL = no memory. */
 struct cmd *cmd_new(struct box *b, const struct command_spec *spec);
 /* By the key of the operation that made it; NULL = none in memory. */
@@ -214,6 +221,26 @@ void box_vm_end(struct box *b);
 /* A command that became durable, or a VM that is ready: give what may run. */
 void box_give(struct box *b);
 void cmd_cancel(struct cmd *c);
+void box_timers_init(struct box *b);
+void box_expiry_arm(struct box *b);
+extern const struct vm_ops *const box_vm_ops;
+
+/* ---- stop.c: stop, resume, idle ------------------------------------------ */
+
+void box_idle_arm(struct box *b); /* something happened just now */
+void box_on_idle(struct loop_timer *t);
+void box_stop(struct box *b);
+/* Its next step, if all its commands have ended. */
+void box_stop_on(struct box *b);
+void box_cancel_waiting(struct box *b);
+void box_on_stopped(struct box *b, const char *error);
+/* It was kept, and its VM is gone. */
+void box_is_stopped(struct box *b);
+/* That it starts again is on disk: it may. */
+void box_resume_vm(struct box *b);
+void box_cannot_resume(struct box *b, const char *why);
+/* Those that were stopped when the last daemon ended. */
+int boxes_load(struct engine *e);
 
 /* ---- wait.c: who waits for an answer
  * ------------------------------------------------ */
@@ -221,6 +248,7 @@ void cmd_cancel(struct cmd *c);
 enum wait_for {
 	WAIT_COMMAND_END,
 	WAIT_SANDBOX_STARTED,
+	WAIT_SANDBOX_STOPPED,
 	WAIT_SANDBOX_DESTROYING,
 	WAIT_NOTHING
 };
@@ -269,6 +297,11 @@ void begin_answer_all(struct begin *g, const struct sandbox_rec *sbx,
  * key, or refused because of what became of the sandbox. */
 void waiter_read_by_key(struct waiter *w, const struct store_begin *key,
 			const char *sandbox);
+/* A sandbox that is not in memory has ended, or is not there. */
+void waiter_refuse_over(struct waiter *w, const char *environment,
+			const char *graph, const char *sandbox);
+/* All that wait for this. */
+void box_refuse_all(struct box *b, enum wait_for what, const struct err *err);
 /* The error for a failed store operation on `what` ("sandbox", "command"). */
 void store_error(struct err *err, enum err_code not_found, const char *what,
 		 const char *id, int rc);

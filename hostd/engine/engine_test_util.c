@@ -52,6 +52,7 @@ int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 	struct vm *vm = &fake.vms[fake.n_vms];
 
 	(void)link;
+	assert_false(fake.is_link_gone);
 	if (fake.create_error)
 		return err_set(e, ERR_CAPACITY, NULL, "%s", fake.create_error);
 	assert_true(fake.n_vms < FAKE_VMS_MAX);
@@ -107,6 +108,55 @@ int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 	vm->ops = ops;
 	vm->ctx = ctx;
 	return 0;
+}
+
+int vm_stop(struct vm *vm)
+{
+	if (fake.stop_rc)
+		return fake.stop_rc;
+	vm->n_stops++;
+	return 0;
+}
+
+void fake_stopped(int i, const char *error)
+{
+	struct vm *vm = &fake.vms[i];
+
+	vm->ops->stopped(vm->ctx, error);
+}
+
+int vm_create_stopped(struct vm **ret, struct link *link,
+		      const struct vm_spec *spec, const struct vm_ops *ops,
+		      void *ctx, struct err *e)
+{
+	int rc = vm_create(ret, link, spec, ops, ctx, e);
+
+	if (!rc)
+		(*ret)->is_resumed = true;
+	return rc;
+}
+
+bool vm_stopped_is_there(const struct link *link, const char *sandbox)
+{
+	(void)link;
+	(void)sandbox;
+	return !fake.are_files_gone;
+}
+
+void vm_stopped_remove(struct link *link, const char *sandbox)
+{
+	(void)link;
+	assert_false(fake.is_link_gone);
+	snprintf(fake.removed, sizeof(fake.removed), "%s", sandbox);
+}
+
+void vm_stopped_sweep(struct link *link,
+		      bool (*is_kept)(void *ctx, const char *sandbox),
+		      void *ctx)
+{
+	(void)link;
+	fake.n_sweeps++;
+	fake.is_last_kept = is_kept(ctx, fake.asked);
 }
 
 int64_t vm_ready_us(const struct vm *vm)
@@ -289,6 +339,7 @@ void env_start(void)
 	unsigned n_lost;
 	struct err e;
 
+	fake.is_link_gone = false;
 	fixture_open(&env.f);
 	assert_int_equal(store_recover(env.f.store, "boot-1", clock_wall_ms(),
 				       &n_lost, &e),
@@ -301,6 +352,7 @@ void env_stop(void)
 {
 	engine_destroy(env.e);
 	env.e = NULL;
+	fake.is_link_gone = true; /* link_destroy */
 	fixture_close(&env.f);
 }
 

@@ -17,7 +17,8 @@ struct vm {
 	void *ctx;
 	struct vm_spec spec;
 	bool is_created, is_destroyed, is_gone;
-	int n_runs, n_execs, n_kills, n_acks;
+	int n_runs, n_execs, n_kills, n_acks, n_stops;
+	bool is_resumed;
 	uint64_t cmd, killed; /* the last one each */
 	/* Copies of vm_run's, and of the last vm_exec's. */
 	struct bytes code, input, config, env, argv;
@@ -39,6 +40,14 @@ struct fake {
 	bool is_slow_to_go;		/* gone only by fake_gone */
 	const char *pool_error;		/* vm_create_pooled refuses with it */
 	enum err_code pool_error_code;
+	bool is_link_gone;
+	int stop_rc;	     /* of vm_stop */
+	bool are_files_gone; /* of stopped sandboxes */
+	char removed[ID_BYTES_MAX];
+	/* A sweep asks for this one. */
+	char asked[ID_BYTES_MAX];
+	int n_sweeps;
+	bool is_last_kept;
 };
 extern struct fake fake;
 
@@ -49,6 +58,7 @@ void fake_end_of(int vm, uint64_t cmd, enum gp_end how, int code,
 		 const char *result);
 /* Of the last command. */
 void fake_end(int vm, enum gp_end how, int code, const char *result);
+void fake_stopped(int vm, const char *error);
 /* A VM of the pool waits now. */
 void fake_waiting(int vm);
 void fake_gone(int vm, enum end_reason why, const char *text);

@@ -118,7 +118,7 @@ static int argv_check(const struct command_spec *s, struct err *err)
 	return 0;
 }
 
-static int caller_check(const struct caller *who, struct err *err)
+int caller_check(const struct caller *who, struct err *err)
 {
 	size_t len = strlen(who->graph);
 

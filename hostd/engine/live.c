@@ -83,6 +83,13 @@ static void cannot_start(struct box *b, enum end_reason why, const char *text)
 	write_all(b);
 }
 
+void box_expiry_arm(struct box *b)
+{
+	int64_t left = b->rec.expires_ms - clock_wall_ms();
+
+	loop_timer_set(b->e->loop, &b->expiry, left > 0 ? left : 1);
+}
+
 static void on_expiry(struct loop_timer *t)
 {
 	struct box *b = container_of(t, struct box, expiry);
@@ -190,6 +197,9 @@ void box_give(struct box *b)
 			b->rec.status == SBX_LOST);
 	else if (b->rec.status == SBX_RUNNING && b->vm)
 		give_in_order(b);
+	else if (b->rec.status == SBX_STOPPING || b->rec.status == SBX_STOPPED)
+		box_cancel_waiting(b);
+	box_stop_on(b);
 }
 
 static void on_note(struct loop_timer *t)
@@ -252,6 +262,8 @@ static void on_bound(void *ctx)
 		c->times.ready = vm_ready_us(b->vm);
 		return;
 	}
+	b->is_resuming = false;
+	box_idle_arm(b);
 	box_write(b, NULL);
 	box_give(b);
 }
@@ -327,7 +339,13 @@ static void on_ended(void *ctx, uint64_t number, const struct vm_end *end)
 	if (b->rec.kind == SBX_KIND_ONE_CALL)
 		sandbox_set(&b->rec, SBX_EV_DESTROY, END_NONE, NULL, now);
 	box_write(b, c);
+	box_idle_arm(b);
 	box_give(b);
+}
+
+static void on_stopped(void *ctx, const char *error)
+{
+	box_on_stopped(ctx, error);
 }
 
 static void on_gone(void *ctx, enum end_reason why, const char *text)
@@ -345,6 +363,11 @@ static void on_gone(void *ctx, enum end_reason why, const char *text)
 			    clock_wall_ms());
 		/* A restart would find it out: store_recover. */
 		box_write_later(b);
+	} else if (b->is_kept) {
+		box_is_stopped(b);
+	} else if (b->is_resuming &&
+		   (why == END_PREPARE_FAILED || why == END_NOT_STARTED)) {
+		box_cannot_resume(b, text);
 	} else if (b->rec.status == SBX_STARTING &&
 		   (why == END_PREPARE_FAILED || why == END_NOT_STARTED)) {
 		cannot_start(b, why, text);
@@ -359,12 +382,22 @@ static const struct vm_ops vm_ops = {
 	.started = on_started,
 	.output = on_output,
 	.ended = on_ended,
+	.stopped = on_stopped,
 	.gone = on_gone,
 };
+const struct vm_ops *const box_vm_ops = &vm_ops;
 
 static void on_retry(struct loop_timer *t)
 {
 	box_write_stale(container_of(t, struct box, retry));
+}
+
+void box_timers_init(struct box *b)
+{
+	b->expiry.fn = on_expiry;
+	b->retry.fn = on_retry;
+	b->note.fn = on_note;
+	b->idle.fn = box_on_idle;
 }
 
 /* ---- the start ---------------------------------------------------------- */
@@ -376,9 +409,6 @@ void box_start_vm(struct box *b)
 	struct err err = {0};
 	int rc;
 
-	b->expiry.fn = on_expiry;
-	b->retry.fn = on_retry;
-	b->note.fn = on_note;
 	loop_timer_set(b->e->loop, &b->expiry,
 		       (int64_t)b->rec.expires_in_seconds * 1000);
 	was_claimed = pool_claim(b, &vm_ops);

@@ -350,7 +350,7 @@ void pool_reserve(struct box *b)
 	struct pool *p = &b->e->pool;
 	struct pool_class *c;
 
-	if (!p->max || b->pooled)
+	if (!p->max || b->pooled || b->is_durable)
 		return;
 	c = class_get(p, b->spec.base, &b->spec.limits);
 	b->pooled = c ? find_ready(p, c) : NULL;

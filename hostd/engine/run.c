@@ -222,6 +222,9 @@ static void command_begin(struct box *b, const struct command_spec *spec,
 		return;
 	}
 	key_take(&c->begin, spec->key, spec->request_hash);
+	b->rec.last_active_ms =
+		record_time(c->rec.created_ms, b->rec.last_active_ms);
+	box_idle_arm(b);
 	waiter_join(w, b, c, WAIT_COMMAND_END, spec->wait_ms);
 	begin_start(&c->begin);
 }

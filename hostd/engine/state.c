@@ -19,13 +19,21 @@ static void reason_set(char dst[REASON_BYTES_MAX], const char *text)
 
 static void sbx_started(struct sandbox_rec *r, int64_t now_ms)
 {
-	r->started_ms = r->last_active_ms = record_time(now_ms, r->created_ms);
+	r->last_active_ms = record_time(now_ms, r->created_ms);
+	if (!r->started_ms) /* the first time */
+		r->started_ms = r->last_active_ms;
 	r->progress[0] = 0;
 }
 
 static void sbx_ended(struct sandbox_rec *r, int64_t now_ms)
 {
 	r->ended_ms = record_end_time(now_ms, r->created_ms, r->started_ms);
+	r->progress[0] = 0;
+}
+
+static void sbx_stopped(struct sandbox_rec *r, int64_t now_ms)
+{
+	r->stopped_ms = record_time(now_ms, r->started_ms);
 	r->progress[0] = 0;
 }
 
@@ -42,6 +50,16 @@ static const struct {
 	{SBX_RUNNING, SBX_EV_DESTROY, SBX_DESTROYING, NULL},
 	{SBX_RUNNING, SBX_EV_GONE, SBX_LOST, sbx_ended},
 	{SBX_DESTROYING, SBX_EV_GONE, SBX_DESTROYED, sbx_ended},
+
+	{SBX_RUNNING, SBX_EV_STOP, SBX_STOPPING, NULL},
+	{SBX_STOPPING, SBX_EV_STOPPED, SBX_STOPPED, sbx_stopped},
+	{SBX_STOPPING, SBX_EV_GO_ON, SBX_RUNNING, NULL},
+	{SBX_STOPPING, SBX_EV_DESTROY, SBX_DESTROYING, NULL},
+	{SBX_STOPPING, SBX_EV_GONE, SBX_LOST, sbx_ended},
+	{SBX_STOPPED, SBX_EV_RESUME, SBX_STARTING, NULL},
+	{SBX_STARTING, SBX_EV_CANNOT_RESUME, SBX_STOPPED, NULL},
+	{SBX_STOPPED, SBX_EV_DESTROY, SBX_DESTROYING, NULL},
+	{SBX_STOPPED, SBX_EV_GONE, SBX_LOST, sbx_ended},
 };
 
 int sandbox_set(struct sandbox_rec *r, enum sandbox_event ev,

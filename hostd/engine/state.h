@@ -7,6 +7,12 @@
  *                |  +--gone--> lost  +--gone--> lost
  *                +--cannot start--> failed
  *
+ *             running --stop--> stopping --stopped--> stopped
+ *             running <--go on--    |                    |
+ *                                   |   starting <--resume
+ *                                   |   starting --cannot resume--> stopped
+ *             stopping, stopped --destroy--> destroying, --gone--> lost
+ *
  *   command   queued --start--> running --succeed--> succeeded
  *                                       --fail-----> failed
  *                                       --time out-> timed_out
@@ -28,6 +34,11 @@ enum sandbox_event {
 	SBX_EV_CANNOT_START, /* it never got that far */
 	SBX_EV_DESTROY,	     /* its work is done, or someone asked */
 	SBX_EV_GONE,	     /* its VM is no more */
+	SBX_EV_STOP,	     /* someone asked, or it was idle */
+	SBX_EV_STOPPED,	     /* all is in files, its VM is no more */
+	SBX_EV_GO_ON,	     /* it cannot be stopped */
+	SBX_EV_RESUME,
+	SBX_EV_CANNOT_RESUME, /* its files are as they were */
 	SBX_EV_N,
 };
 

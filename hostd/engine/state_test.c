@@ -7,9 +7,14 @@
 
 /* What must come of each pair, written apart from the table; 0 = refused. */
 static const enum sandbox_status sandbox_want[SBX_LOST + 1][SBX_EV_N] = {
-	/*                  bound        cannot start  destroy         gone */
-	[SBX_STARTING] = {SBX_RUNNING, SBX_FAILED, SBX_DESTROYING, SBX_LOST},
-	[SBX_RUNNING] = {0, 0, SBX_DESTROYING, SBX_LOST},
+	/* bound, cannot start, destroy, gone, stop, stopped, go on, resume,
+	 * cannot resume */
+	[SBX_STARTING] = {SBX_RUNNING, SBX_FAILED, SBX_DESTROYING, SBX_LOST, 0,
+			  0, 0, 0, SBX_STOPPED},
+	[SBX_RUNNING] = {0, 0, SBX_DESTROYING, SBX_LOST, SBX_STOPPING},
+	[SBX_STOPPING] = {0, 0, SBX_DESTROYING, SBX_LOST, 0, SBX_STOPPED,
+			  SBX_RUNNING},
+	[SBX_STOPPED] = {0, 0, SBX_DESTROYING, SBX_LOST, 0, 0, 0, SBX_STARTING},
 	[SBX_DESTROYING] = {0, 0, 0, SBX_DESTROYED},
 };
 
@@ -38,6 +43,8 @@ static void every_sandbox_pair(void **state)
 			assert_int_equal(r.ended_ms != 0,
 					 sandbox_status_is_final(r.status));
 			assert_int_equal(r.started_ms != 0, ev == SBX_EV_BOUND);
+			assert_int_equal(r.stopped_ms != 0,
+					 ev == SBX_EV_STOPPED);
 			assert_string_equal(r.reason_text, "why");
 			/* Nothing leads out of an end. */
 			assert_false(sandbox_status_is_final(s));

@@ -76,7 +76,9 @@ static bool is_ready(const struct waiter *w)
 	case WAIT_COMMAND_END:
 		return command_status_is_final(c->told.status);
 	case WAIT_SANDBOX_STARTED:
-		return b->told.status != SBX_STARTING;
+		return b->told.status != SBX_STARTING && !b->is_resuming;
+	case WAIT_SANDBOX_STOPPED:
+		return b->told.status >= SBX_STOPPED;
 	case WAIT_SANDBOX_DESTROYING:
 		return b->told.status >= SBX_DESTROYING;
 	case WAIT_NOTHING:
@@ -137,17 +139,34 @@ void begin_answer_all(struct begin *g, const struct sandbox_rec *sbx,
 }
 
 /* Later: it may be given up inside the call that asked for it. */
+static void refuse_later(struct waiter *w, const struct err *err)
+{
+	list_remove(&w->node);
+	if (w->cmd)
+		w->cmd->n_waiters--;
+	w->box = NULL;
+	w->cmd = NULL;
+	waiter_refuse(w, err);
+}
+
 void begin_refuse_all(struct begin *g, const struct err *err)
 {
 	struct waiter *w;
 
-	while ((w = waiter_of(g))) {
-		list_remove(&w->node);
-		if (w->cmd)
-			w->cmd->n_waiters--;
-		w->box = NULL;
-		w->cmd = NULL;
-		waiter_refuse(w, err);
+	while ((w = waiter_of(g)))
+		refuse_later(w, err);
+}
+
+void box_refuse_all(struct box *b, enum wait_for what, const struct err *err)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &b->waiters)
+	{
+		struct waiter *w = container_of(n, struct waiter, node);
+
+		if (w->what == what)
+			refuse_later(w, err);
 	}
 }
 
@@ -328,7 +347,7 @@ void waiter_read_sandbox(struct waiter *w, const char *environment,
 				     on_sandbox_read, w));
 }
 
-/* ---- a command whose sandbox is not in memory ---------------------------- */
+/* ---- a sandbox that is not in memory ---------------------------- */
 
 struct key_ask {
 	struct waiter *w;
@@ -352,6 +371,13 @@ static void on_over(void *ctx, int rc, struct sandbox_rec *sbx)
 	engine_op_end(e);
 }
 
+void waiter_refuse_over(struct waiter *w, const char *environment,
+			const char *graph, const char *sandbox)
+{
+	reading(w, store_sandbox_get(w->e->store, environment, graph, sandbox,
+				     on_over, w));
+}
+
 static void on_key(void *ctx, int rc, const struct store_found *f)
 {
 	struct key_ask a = *(struct key_ask *)ctx;
@@ -370,9 +396,7 @@ static void on_key(void *ctx, int rc, const struct store_found *f)
 	} else if (f->is_found) {
 		waiter_read_command(a.w, a.environment, a.graph, f->command);
 	} else {
-		reading(a.w,
-			store_sandbox_get(a.e->store, a.environment, a.graph,
-					  a.sandbox, on_over, a.w));
+		waiter_refuse_over(a.w, a.environment, a.graph, a.sandbox);
 	}
 	engine_op_end(a.e);
 }

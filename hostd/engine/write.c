@@ -132,6 +132,14 @@ static void told(struct write *w)
 		box_vm_end(b);
 	else if (is_new_end)
 		box_give(b);
+	if (b->e->is_ending)
+		return; /* the link is gone; the next start sweeps */
+	if (b->told.status == SBX_STARTING)
+		box_resume_vm(b);
+	if (b->has_files && sandbox_status_is_final(b->told.status)) {
+		b->has_files = false;
+		vm_stopped_remove(b->e->link, b->rec.id);
+	}
 }
 
 static void on_written(void *ctx, int rc)

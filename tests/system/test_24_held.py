@@ -20,6 +20,12 @@ d = Daemon(STATE + "-held", pool_shell=1, pool_max=1, graph_places=5,
            environment_places=10)
 
 
+def client(**more):
+    if not d.is_alive():
+        d.start()
+    return d.client(**more)
+
+
 def create(c, key=None, **body):
     return c.call("POST", "/v1/sandboxes", dict({"template": SHELL}, **body),
                   key or new_key())
@@ -78,8 +84,7 @@ def destroyed(c, sandbox):
 
 @case("LBB-61, LBB-20, LBB-22: one is made; its key finds it again")
 def made():
-    d.start()
-    c = d.client()
+    c = client()
     key = new_key()
     r = create(c, key, idle_seconds=60, expires_in_seconds=600)
     equal(r.status, 201, r)
@@ -104,7 +109,7 @@ def made():
 
 @case("LBB-48, LBB-49, LBB-50, LBB-61: what is out of range is refused by name")
 def refused():
-    c = d.client()
+    c = client()
     for body, code, param in (
             ({"idle_seconds": 29}, "invalid_request", "idle_seconds"),
             ({"idle_seconds": 3601}, "invalid_request", "idle_seconds"),
@@ -125,7 +130,7 @@ def refused():
 
 @case("LBB-120, LBB-126: a command with argv; its record has what it had")
 def argv():
-    c = d.client()
+    c = client()
     box = hold(c, env={"A": "box", "B": "box"})
     j = command(c, box, "bash", "-c", 'echo "$A $B $C"; pwd; cat; exit 3',
                 env={"B": "own", "C": "own"}, stdin="in\u00e9\n",
@@ -157,7 +162,7 @@ def argv():
 
 @case("LBB-54: files and processes stay from command to command")
 def stays():
-    c = d.client()
+    c = client()
     box = hold(c)
     equal(sh(c, box, "mkdir data; echo one > data/f; echo two > /tmp/g; "
              "sleep 1000 & echo $! > /tmp/pid")["status"], "succeeded")
@@ -174,7 +179,7 @@ def stays():
 
 @case("LBB-121, LBB-138: code as of a one-call run, again and again")
 def code():
-    c = d.client()
+    c = client()
     box = hold(c)
     for i in range(2):
         began = time.monotonic()
@@ -192,7 +197,7 @@ def code():
 
 @case("LBB-130, LBB-131: eight run, 32 wait in their order, more are refused")
 def queue():
-    c = d.client()
+    c = client()
     box = hold(c)
     equal(sh(c, box, "mkfifo go")["status"], "succeeded")
     ids = []
@@ -227,7 +232,7 @@ def queue():
 @case("LBB-124, LBB-137: a time-out and a cancel end the whole tree, not the "
       "sandbox")
 def ends():
-    c = d.client()
+    c = client()
     box = hold(c)
     j = sh(c, box, "setsid sleep 300 & echo begun; sleep 300",
            timeout_ms=2000)
@@ -245,7 +250,7 @@ def ends():
 
 @case("LBB-133, LBB-134: the commands of a sandbox are listed and read")
 def lists():
-    c = d.client()
+    c = client()
     box = hold(c)
     data = bytes(range(256)) * 2
     hexed = "".join(f"\\x{b:02x}" for b in data)
@@ -264,7 +269,7 @@ def lists():
 
 @case("LBB-23, LBB-25, LBB-132: keys of commands; no command on one that ended")
 def keys():
-    c = d.client()
+    c = client()
     box = hold(c)
     key = new_key()
     first = command(c, box, "bash", "-c", "echo x >> n; wc -l < n", key=key)
@@ -284,31 +289,31 @@ def keys():
     run = c.run("echo 1", template=SHELL)
     late = start(c, run.sandbox, "true")
     equal((late.status, late.code), (409, "sandbox_not_running"))
-    other = d.client(environment="other")
+    other = client(environment="other")
     equal(start(other, box, "true").status, 404)
 
 
 @case("LBB-68: held ones hold places; LBB-69, LBB-70: plans")
 def places():
-    c = d.client(environment="places")
+    c = client(environment="places")
     boxes = [create(c).json["id"] for _ in range(5)]
     full = create(c)
     equal((full.status, full.code), (429, "sandbox_limit_reached"))
     for box in boxes:
         destroyed(c, box)
-    free = d.client(environment="free", plan="free")
+    free = client(environment="free", plan="free")
     r = create(free)
     equal((r.status, r.code), (403, "sandbox_plan_unavailable"))
     r = start(free, "sbx_" + "a" * 26, "true")
     equal((r.status, r.code), (403, "sandbox_plan_unavailable"))
-    off = d.client(environment="off", sandboxes_enabled=False)
+    off = client(environment="off", sandboxes_enabled=False)
     r = create(off)
     equal((r.status, r.code), (409, "sandbox_not_enabled"))
 
 
 @case("one that waits in the pool is taken; without one it is restored")
 def pooled():
-    c = d.client()
+    c = client()
     times = {}
     for name in ("claimed", "restored"):
         if name == "claimed":
@@ -329,9 +334,147 @@ def pooled():
     note("ms: " + ", ".join(f"{k} {v:.0f}" for k, v in times.items()))
 
 
+def stop(c, sandbox):
+    return c.call("POST", "/v1/sandboxes/stop", query={"sandbox": sandbox})
+
+
+def resume(c, sandbox):
+    return c.call("POST", "/v1/sandboxes/resume", query={"sandbox": sandbox})
+
+
+def stopped(c, sandbox):
+    began = time.monotonic()
+    r = stop(c, sandbox)
+    equal(r.status, 200, r)
+    wait_until(lambda: c.sandbox(sandbox)["status"] == "stopped", WAIT_S,
+               "it is stopped")
+    note(f"stopped after {time.monotonic() - began:.2f} s")
+
+
+def resumed(c, sandbox):
+    began = time.monotonic()
+    r = resume(c, sandbox)
+    equal(r.status, 200, r)
+    wait_until(lambda: c.sandbox(sandbox)["status"] == "running", WAIT_S,
+               "it runs again")
+    note(f"resumed after {time.monotonic() - began:.2f} s")
+
+
+def folder(sandbox):
+    return f"{d.state}/stopped/{sandbox}"
+
+
+LEFT = "echo $BASHPID > /tmp/pid; while sleep 1; do date +%s >> /tmp/ticks; done"
+
+
+@case("LBB-55, LBB-65, LBB-66, LBB-54: stop ends commands and keeps memory and "
+      "disk; resume goes on")
+def stops():
+    c = client()
+    box = hold(c)
+    equal(sh(c, box, "echo kept > f; echo shm > /dev/shm/g; hostname; "
+             "cat /etc/machine-id")["status"], "succeeded")
+    equal(sh(c, box, f"({LEFT}) >/dev/null 2>&1 &")["status"], "succeeded")
+    before = sh(c, box, "cat /etc/machine-id /proc/sys/kernel/random/boot_id;"
+                " hostname; cat /tmp/pid")["stdout"]["tail"]
+    r = start(c, box, "sleep", "600", timeout_ms=3600000)
+    wait_until(lambda: c.command(r.json["id"]).json["status"] == "running",
+               WAIT_S, "it runs")
+    stopped(c, box)
+    equal(ended(c, r.json["id"])["status"], "cancelled")
+    equal(d.vmm_pids(), {})
+    equal(d.metric("hutch_sandboxes_live"), 0)
+    files = {n: os.stat(f"{folder(box)}/{n}") for n in os.listdir(folder(box))}
+    equal(sorted(files), ["disk", "mem", "state"])
+    note("MiB: " + ", ".join(f"{k} {v.st_blocks / 2048:.1f}"
+                             for k, v in sorted(files.items())))
+    equal({v.st_mode & 0o777 for v in files.values()}, {0o600})
+    equal(stop(c, box).json["status"], "stopped")
+    late = start(c, box, "true")
+    equal((late.status, late.code), (409, "sandbox_not_running"))
+    for _ in range(2):
+        time.sleep(3)
+        resumed(c, box)
+        equal(os.listdir(folder(box)), ["disk"])
+        equal(resume(c, box).json["status"], "running")
+        began = time.time()
+        j = sh(c, box, "date +%s; cat f /dev/shm/g")
+        lines = j["stdout"]["tail"].split()
+        equal(lines[1:], ["kept", "shm"], j)
+        assert began - 2 < int(lines[0]) < time.time() + 2, (began, lines)
+        note(f"a command after it: {time.time() - began:.2f} s")
+        after = sh(c, box, "cat /etc/machine-id "
+                   "/proc/sys/kernel/random/boot_id; hostname; cat /tmp/pid; "
+                   "kill -0 $(cat /tmp/pid)")
+        equal((after["status"], after["stdout"]["tail"]),
+              ("succeeded", before), "who it is, and what it left behind")
+        stopped(c, box)
+    resumed(c, box)
+    j = command(c, box, seconds=START_S, run={"code": "jq -c .", "input": [7]})
+    equal(j["result"], [7], j)
+    j = sh(c, box, "head -c 8 /dev/urandom | od -An -tx1; wc -l < /tmp/ticks")
+    equal(j["status"], "succeeded")
+    destroyed(c, box)
+    wait_until(lambda: not os.path.exists(folder(box)), 10,
+               "its files are removed")
+
+
+@case("LBB-49, LBB-68: an idle one is stopped and its place is free")
+def idle():
+    c = client()
+    box = hold(c, idle_seconds=30)
+    for _ in range(2):
+        time.sleep(20)
+        equal(command(c, box, "true")["status"], "succeeded")
+    wait_until(lambda: c.sandbox(box)["status"] == "stopped", 60,
+               "it is stopped")
+    s = c.sandbox(box)
+    assert s["stopped_at"] > s["last_active_at"], s
+    full = [create(c).json["id"] for _ in range(5)]
+    r = resume(c, box)
+    equal((r.status, r.code), (429, "sandbox_limit_reached"))
+    for x in full:
+        destroyed(c, x)
+    equal(delete(c, box).json["status"], "destroyed")
+    wait_until(lambda: not os.path.exists(folder(box)), 10,
+               "its files are removed")
+
+
+@case("a stopped one outlives the daemon; damaged, it stays stopped")
+def outlives():
+    c = client()
+    box = hold(c)
+    other = hold(c)
+    equal(sh(c, box, "echo kept > f")["status"], "succeeded")
+    stopped(c, box)
+    d.kill()
+    os.makedirs(folder("sbx_nobody"))
+    d.start()
+    equal(c.sandbox(box)["status"], "stopped")
+    equal(c.sandbox(other)["status"], "lost")
+    equal(os.listdir(d.state + "/stopped"), [box])
+    state = folder(box) + "/state"
+    with open(state, "r+b") as f:
+        good = f.read()
+        f.seek(len(good) // 2)
+        f.write(bytes([good[len(good) // 2] ^ 1]))
+    r = resume(c, box)
+    equal((r.status, r.code), (503, "service_unavailable"), r)
+    equal(c.sandbox(box)["status"], "stopped")
+    with open(state, "wb") as f:
+        f.write(good)
+    resumed(c, box)
+    equal(sh(c, box, "cat f")["stdout"]["tail"], "kept\n")
+    # It ran on: the next end of the daemon is its end, and its files go.
+    d.kill()
+    d.start()
+    equal(c.sandbox(box)["status"], "lost")
+    equal(os.listdir(d.state + "/stopped"), [])
+
+
 @case("LBB-41: a VM that is killed is lost, and so are its commands")
 def killed():
-    c = d.client()
+    c = client()
     box = hold(c)
     r = start(c, box, "sleep", "300")
     wait_until(lambda: c.command(r.json["id"]).json["status"] == "running",
@@ -345,7 +488,7 @@ def killed():
 @case("LBB-29, LBB-139: kill -9 of the daemon: lost, with the reason; nothing "
       "stays")
 def restarted():
-    c = d.client()
+    c = client()
     key = new_key()
     box = hold(c)
     idle = hold(c)

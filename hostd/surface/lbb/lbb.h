@@ -41,6 +41,8 @@ void lbb_command_create(struct request *r);
 void lbb_sandboxes(struct request *r); /* list, or retrieve by sandbox= */
 void lbb_sandbox_get(struct request *r);
 void lbb_sandbox_delete(struct request *r);
+void lbb_sandbox_stop(struct request *r);
+void lbb_sandbox_resume(struct request *r);
 /* commands.c */
 void lbb_commands(struct request *r);
 void lbb_command_get(struct request *r);

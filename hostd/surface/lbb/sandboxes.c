@@ -1,4 +1,5 @@
-/* Sandboxes: list, retrieve, delete; and what all of the surface shares. */
+/* Sandboxes: list, retrieve, stop, resume, delete; and what all of the surface
+ * shares. */
 #include "lbb.h"
 #include "log.h"
 #include <errno.h>
@@ -114,6 +115,32 @@ void lbb_sandbox_delete(struct request *r)
 	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
 		return;
 	rc = engine_sandbox_delete(r->services->engine, &r->caller, id,
+				   on_sandbox, r);
+	if (rc)
+		lbb_engine_failed(r, rc);
+}
+
+void lbb_sandbox_stop(struct request *r)
+{
+	const char *id;
+	int rc;
+
+	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
+		return;
+	rc = engine_sandbox_stop(r->services->engine, &r->caller, id,
+				 on_sandbox, r);
+	if (rc)
+		lbb_engine_failed(r, rc);
+}
+
+void lbb_sandbox_resume(struct request *r)
+{
+	const char *id;
+	int rc;
+
+	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
+		return;
+	rc = engine_sandbox_resume(r->services->engine, &r->caller, id,
 				   on_sandbox, r);
 	if (rc)
 		lbb_engine_failed(r, rc);

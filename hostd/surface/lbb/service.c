@@ -8,8 +8,8 @@
 
 /* Named by clients before they use a part (LBB-13). */
 static const char *const capabilities[] = {
-	"sandboxes",	      "sandboxes.run",	"sandboxes.hold",
-	"sandboxes.commands", "sandboxes.logs",
+	"sandboxes",	  "sandboxes.run",	"sandboxes.hold",
+	"sandboxes.stop", "sandboxes.commands", "sandboxes.logs",
 };
 
 static void put_status(struct request *r, int status, const char *word)
