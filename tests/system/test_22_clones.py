@@ -35,9 +35,9 @@ PLACES = dict(graph_places=40, environment_places=40)
 # name: settings, VMs that wait, runs at once, clones, clones when long
 WAYS = {
     "lane": (dict(pool_python=4, pool_max=4), 4, 4, 12, 40),
-    "channel": (dict(pool_python=2, pool_max=2, lane="off"), 2, 2, 4, 20),
+    "channel": (dict(pool_python=2, pool_max=2, lane="off"), 2, 2, 2, 20),
     "together": (dict(pool_max=0), 0, 8, 8, 32),
-    "alone": (dict(pool_max=0), 0, 1, 2, 8),
+    "alone": (dict(pool_max=0), 0, 1, 1, 8),
 }
 NODE_WAYS = {
     "lane": (dict(pool_python=0, pool_node=2, pool_max=2), 2, 2, 4, 10),
@@ -181,6 +181,36 @@ printf '{"now": %s, "seconds": %d, "names": ["%s", "%s"], "random": {
 	"$now" "$seconds" "$HOSTNAME" "$name" "$random" "$SRANDOM" "$SRANDOM" \
 	"$(echo $RANDOM $RANDOM $RANDOM $RANDOM)" "$machine" "$boot" "$uuid" \
 	> "$RUN_RESULT"
+"""
+
+
+# What a run starts itself is not a clone of anything.
+PYTHON_CHILD = r"""
+import subprocess, time
+
+def run(input, config):
+    now = time.time()
+    out = subprocess.run(["python3", "-I", "-S", "-c",
+        "for line in open('/proc/self/maps'):\n"
+        "    if '[stack]' in line: print(line.split('-')[0])\n"
+        "print(hash('hutch'))"], capture_output=True, text=True, check=True)
+    stack, seed = out.stdout.split()
+    return {"now": now, "random": {"stack": stack, "hash seed": seed}}
+"""
+
+NODE_CHILD = r"""
+const { Worker } = require("node:worker_threads");
+
+async function run() {
+	const now = Date.now() / 1000;
+	const w = new Worker("require('node:worker_threads').parentPort" +
+		".postMessage(Math.random())", { eval: true });
+	const value = await new Promise((done, fail) => {
+		w.on("message", done);
+		w.on("error", fail);
+	});
+	return { now, random: { "Math.random of a Worker": value } };
+}
 """
 
 
@@ -346,6 +376,17 @@ def shell():
     for c in shells:
         c.check()
         assert 0 <= c.said["seconds"] < 600, (c, c.said["seconds"])
+
+
+@case("programs and workers that a run starts: nothing in common")
+def children():
+    d = Daemon(f"{STATE}-children", pool_max=0, **PLACES).start()
+    try:
+        for template, code in (("lbb/python", PYTHON_CHILD),
+                               ("lbb/node", NODE_CHILD)):
+            check_distinct(wave(d.client(), code, 2, "together", template))
+    finally:
+        d.stop()
 
 
 # ---- a snapshot of long ago ------------------------------------------------
