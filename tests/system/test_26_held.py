@@ -6,11 +6,12 @@ test: timeout=1500
 """
 import base64
 import glob
+import json
 import os
 import time
 
-from hutchlib import (FINAL, Daemon, STATE, case, equal, main, new_key, note,
-                      wait_until)
+from hutchlib import (FINAL, Daemon, STATE, case, equal, hutch, main, new_key,
+                      note, wait_until)
 
 WAIT_S = 120
 START_S = 600    # of a second runner, on a slow and busy host
@@ -472,6 +473,39 @@ def outlives():
     d.start()
     equal(c.sandbox(box)["status"], "lost")
     equal(os.listdir(d.state + "/stopped"), [])
+
+
+@case("hutch sandbox: create, exec, stop, resume, rm")
+def cli():
+    client()
+    state = ["--state", d.state]
+
+    def box(*argv, status=0):
+        p = hutch("sandbox", *argv, *state) if argv[0] != "exec" else \
+            hutch(*state, "sandbox", *argv)
+        equal(p.returncode, status, p)
+        return p
+
+    sandbox = box("create", "--template", SHELL, "--idle-s", "60", "--env",
+                  "A=box").stdout.strip()
+    assert sandbox.startswith("sbx_"), sandbox
+    p = box("exec", "--env", 'B="q"', "--cwd", "/tmp", sandbox, "bash", "-c",
+            'echo "$A $B" "$@"; pwd; echo bad >&2; exit 7', "sh", "--x", "a b",
+            status=7)
+    equal((p.stdout, p.stderr.splitlines()[0]),
+          ('box "q" --x a b\n/tmp\n', "bad"))
+    assert "exit code 7" in p.stderr, p
+    p = box("exec", "--timeout-s", "1", sandbox, "sleep", "60", status=124)
+    assert "timed out" in p.stderr, p
+    equal(box("stop", sandbox).stdout, f"{sandbox} stopped\n")
+    box("exec", sandbox, "true", status=69)
+    equal(box("resume", sandbox).stdout, f"{sandbox} running\n")
+    p = hutch("--json", *state, "sandbox", "exec", sandbox, "echo", "x")
+    equal(json.loads(p.stdout)["stdout"]["tail"], "x\n")
+    assert sandbox in hutch("ps", *state).stdout
+    assert box("rm", sandbox).stdout.startswith(sandbox)
+    box("exec", sandbox, "true", status=69)
+    box("rm", "sbx_" + "a" * 26, status=66)
 
 
 @case("LBB-41: a VM that is killed is lost, and so are its commands")

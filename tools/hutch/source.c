@@ -122,7 +122,7 @@ static int add_json(struct json_out *j, const char *name, const char *value,
 	return 0;
 }
 
-static int add_env(struct json_out *j, const struct opt_list *env,
+int source_put_env(struct json_out *j, const struct opt_list *env,
 		   struct err *e)
 {
 	if (!env->n)
@@ -205,7 +205,7 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 	if (!rc)
 		rc = add_json(&j, "config", s->config, e);
 	if (!rc)
-		rc = add_env(&j, &s->env, e);
+		rc = source_put_env(&j, &s->env, e);
 	if (!rc)
 		rc = add_timeout(&j, s->timeout, e);
 	add_limits(&j, s);

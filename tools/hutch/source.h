@@ -19,6 +19,10 @@ struct source {
 int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 		struct err *e);
 
+/* --env as the member `env`; nothing when there is none.  0 or -1 with `e`. */
+int source_put_env(struct json_out *j, const struct opt_list *env,
+		   struct err *e);
+
 bool source_is_shell(const struct source *s);
 
 #endif

@@ -1,0 +1,361 @@
+/*
+ * hutch sandbox: sandboxes that are held, from the command line.
+ *
+ * create prints an id; exec runs a program in it, with its output as it comes
+ * and its exit status; stop, resume and rm are one call each.  Options of exec
+ * stand before the sandbox: what follows its id is the program's.
+ */
+#include "../../hostd/surface/lbb/lbb.h"
+#include "commands.h"
+#include "outcome.h"
+#include "output.h"
+#include "source.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define WAIT_MS	   30000
+#define SLICE_MS   "500"
+#define MS_PER_S   1000
+#define KEY_BYTES  64
+#define ID_BYTES   64
+#define NAME_BYTES 16
+
+static const char help[] =
+	"usage: hutch sandbox create [OPTIONS]\n"
+	"       hutch sandbox exec [OPTIONS] SANDBOX PROGRAM [ARGUMENTS]\n"
+	"       hutch sandbox stop|resume|rm SANDBOX\n"
+	"\n"
+	"A held sandbox runs commands until it is removed or expires; files "
+	"stay between\n"
+	"them.  It lives in a daemon that goes on: start `hutch serve` first, "
+	"or give --url.\n"
+	"Idle, or by stop, its memory and disk are kept and its place is free; "
+	"resume lets\n"
+	"it go on.  exec prints what the program writes and exits as it does "
+	"(124 timed\n"
+	"out, 130 cancelled, 75 not started or lost).\n"
+	"\n"
+	"  id=$(hutch sandbox create --template lbb/shell)\n"
+	"  hutch sandbox exec $id bash -c 'echo hello > f; ls'\n"
+	"  hutch sandbox exec --timeout-s 5 --env A=b $id env\n"
+	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
+	"  hutch sandbox rm $id\n";
+
+struct verb {
+	struct cli *c;
+	const char *template_name, *key, *cwd;
+	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
+	struct opt_list env;
+	struct args args;
+	char made_key[KEY_BYTES];
+};
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, ERR_INTERNAL, NULL, "no memory");
+}
+
+/* ---- bodies ------------------------------------------------------------- */
+
+static int key_make(struct verb *v, struct err *e)
+{
+	uint8_t random[NAME_BYTES];
+	int len;
+
+	if (v->key)
+		return 0;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
+			       strerror(errno));
+	len = snprintf(v->made_key, sizeof(v->made_key), "hutch.sandbox:");
+	for (size_t i = 0; i < sizeof(random); i++)
+		len += snprintf(v->made_key + len, 3, "%02x", random[i]);
+	v->key = v->made_key;
+	return 0;
+}
+
+static void put_number(struct json_out *j, const char *name, uint64_t n)
+{
+	if (n)
+		json_out_u64(j, name, n);
+}
+
+static int post(struct verb *v, const char *path, const char *sandbox,
+		struct json_out *body, struct answer *a, struct err *e)
+{
+	_cleanup_bytes_ struct bytes full = {0};
+
+	if (body->rc || cli_path(v->c, &full, path, "sandbox", sandbox, NULL))
+		return no_memory(e);
+	return cli_call(v->c, "POST", (char *)full.data, &body->buf, v->key, a,
+			e);
+}
+
+static void say(const struct cli *c, const struct answer *a)
+{
+	char id[ID_BYTES], status[32];
+
+	if (c->is_json) {
+		printf("%.*s\n", (int)a->root.len, a->root.at);
+		return;
+	}
+	printf("%s %s\n", answer_text(a->root, "id", id, sizeof(id), ""),
+	       answer_text(a->root, "status", status, sizeof(status), ""));
+}
+
+/* ---- verbs -------------------------------------------------------------- */
+
+static int create(struct verb *v, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct json_out j = {0};
+	char id[ID_BYTES];
+	int rc;
+
+	json_out_begin(&j, NULL, '{');
+	if (v->template_name)
+		json_out_str(&j, "template", v->template_name);
+	json_out_begin(&j, "limits", '{');
+	put_number(&j, "vcpus", v->vcpus);
+	put_number(&j, "memory_mib", v->memory_mib);
+	put_number(&j, "disk_mib", v->disk_mib);
+	json_out_end(&j, '}');
+	put_number(&j, "idle_seconds", v->idle_s);
+	put_number(&j, "expires_in_seconds", v->expires_s);
+	rc = source_put_env(&j, &v->env, e);
+	json_out_u64(&j, "wait_ms", WAIT_MS);
+	json_out_end(&j, '}');
+	if (!rc)
+		rc = post(v, "/v1/sandboxes", NULL, &j, &a, e);
+	json_out_finish(&j);
+	if (rc)
+		return rc;
+	if (v->c->is_json)
+		say(v->c, &a);
+	else
+		printf("%s\n", answer_text(a.root, "id", id, sizeof(id), ""));
+	return 0;
+}
+
+static bool is_final(const struct answer *a)
+{
+	char status[32];
+
+	answer_text(a->root, "status", status, sizeof(status), "");
+	return strcmp(status, "queued") && strcmp(status, "running");
+}
+
+static int call_command(struct verb *v, const char *method, const char *path,
+			const char *id, const char *wait_ms, struct answer *ret,
+			struct err *e)
+{
+	_cleanup_bytes_ struct bytes full = {0};
+	struct answer a = {0};
+
+	if (cli_path(v->c, &full, path, "command", id, "wait_ms", wait_ms,
+		     NULL))
+		return no_memory(e);
+	if (cli_call(v->c, method, (char *)full.data, NULL, NULL, &a, e)) {
+		answer_finish(&a);
+		return -1;
+	}
+	answer_finish(ret);
+	*ret = a;
+	return 0;
+}
+
+/* Its output as it comes, until it has ended; Ctrl-C cancels it. */
+static int follow(struct verb *v, const char *id, struct answer *a,
+		  struct err *e)
+{
+	bool is_cancelled = false;
+	struct pump out, err;
+	int rc = 0;
+
+	pump_init(&out, "stdout", v->c->is_json ? -1 : STDOUT_FILENO);
+	pump_init(&err, "stderr", v->c->is_json ? -1 : STDERR_FILENO);
+	for (;;) {
+		bool is_last = is_final(a);
+
+		if (!rc && !v->c->is_json &&
+		    (pump_read(v->c, &out, id, e) ||
+		     pump_read(v->c, &err, id, e)))
+			rc = -1;
+		if (rc && (!cli_is_interrupted || is_cancelled))
+			break;
+		if (is_last && !rc)
+			break;
+		rc = 0;
+		if (cli_is_interrupted && !is_cancelled) {
+			is_cancelled = true;
+			v->c->http.is_cancelled = NULL;
+			rc = call_command(v, "POST",
+					  "/v1/sandboxes/commands/cancel", id,
+					  NULL, a, e);
+		} else {
+			rc = call_command(v, "GET",
+					  "/v1/sandboxes/commands/get", id,
+					  SLICE_MS, a, e);
+		}
+	}
+	pump_finish(&out);
+	pump_finish(&err);
+	return rc;
+}
+
+/* > 0: the program's exit status. */
+static int exec(struct verb *v, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct json_out j = {0};
+	char id[ID_BYTES], text[400];
+	int rc;
+
+	json_out_begin(&j, NULL, '{');
+	json_out_begin(&j, "argv", '[');
+	for (size_t i = 1; i < v->args.n; i++)
+		json_out_text(&j, NULL, v->args.rest[i],
+			      strlen(v->args.rest[i]));
+	json_out_end(&j, ']');
+	if (v->cwd)
+		json_out_text(&j, "cwd", v->cwd, strlen(v->cwd));
+	put_number(&j, "timeout_ms", v->timeout_s * MS_PER_S);
+	rc = source_put_env(&j, &v->env, e);
+	json_out_end(&j, '}');
+	if (!rc)
+		rc = post(v, "/v1/sandboxes/commands", v->args.rest[0], &j, &a,
+			  e);
+	json_out_finish(&j);
+	if (rc)
+		return rc;
+	answer_text(a.root, "id", id, sizeof(id), "");
+	if (follow(v, id, &a, e))
+		return -1;
+	if (v->c->is_json)
+		say(v->c, &a);
+	fflush(stdout);
+	rc = outcome_exit_status(a.root);
+	if (rc && !v->c->is_json) {
+		outcome_text(a.root, text, sizeof(text));
+		fprintf(stderr, "hutch: %s; %s\n", text, id);
+	}
+	return rc;
+}
+
+static int one_call(struct verb *v, const char *method, const char *path,
+		    struct err *e)
+{
+	_cleanup_bytes_ struct bytes full = {0};
+	_cleanup_answer_ struct answer a = {0};
+
+	if (cli_path(v->c, &full, path, "sandbox", v->args.rest[0], NULL))
+		return no_memory(e);
+	if (cli_call(v->c, method, (char *)full.data, NULL, NULL, &a, e))
+		return -1;
+	say(v->c, &a);
+	return 0;
+}
+
+static int stop(struct verb *v, struct err *e)
+{
+	return one_call(v, "POST", "/v1/sandboxes/stop", e);
+}
+
+static int resume(struct verb *v, struct err *e)
+{
+	return one_call(v, "POST", "/v1/sandboxes/resume", e);
+}
+
+static int rm(struct verb *v, struct err *e)
+{
+	return one_call(v, "DELETE", "/v1/sandboxes", e);
+}
+
+static const struct {
+	const char *name, *what;
+	int (*fn)(struct verb *v, struct err *e);
+	size_t min, max;
+} verbs[] = {
+	{"create", "nothing", create, 0, 0},
+	{"exec", "a sandbox and a program", exec, 2, ARGS_LIST_MAX},
+	{"stop", "a sandbox", stop, 1, 1},
+	{"resume", "a sandbox", resume, 1, 1},
+	{"rm", "a sandbox", rm, 1, 1},
+};
+#define VERBS (sizeof(verbs) / sizeof(*verbs))
+
+static int run(struct verb *v, size_t i)
+{
+	struct err e = {0};
+	int rc;
+
+	if (key_make(v, &e) || cli_open(v->c, CLI_FOR_RECORDS, &e))
+		return cli_fail(v->c, &e);
+	if (v->c->is_daemon_ours)
+		rc = err_set(&e, ERR_UNAVAILABLE, NULL,
+			     "a held sandbox needs a daemon that goes on: "
+			     "start `hutch serve`");
+	else
+		rc = verbs[i].fn(v, &e);
+	if (rc < 0)
+		rc = cli_fail(v->c, &e);
+	cli_close(v->c);
+	return rc;
+}
+
+int cmd_sandbox(struct cli *c, int argc, char **argv)
+{
+	struct verb v = {.c = c};
+	const struct opt opts[] = {
+		{"template", "NAME", OPT_TEXT, &v.template_name, 0, 0,
+		 "create: lbb/python (default), lbb/node or lbb/shell"},
+		{"memory", "MIB", OPT_U64, &v.memory_mib, LBB_MEMORY_MIB_MIN,
+		 LBB_MEMORY_MIB_MAX, "create: 128 to 8192, default 1024"},
+		{"vcpus", "N", OPT_U64, &v.vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,
+		 "create: 1 to 4, default 1"},
+		{"disk", "MIB", OPT_U64, &v.disk_mib, LBB_DISK_MIB_MIN,
+		 LBB_DISK_MIB_MAX, "create: 256 to 10240, default 4096"},
+		{"idle-s", "N", OPT_U64, &v.idle_s, ENGINE_IDLE_SECONDS_MIN,
+		 ENGINE_IDLE_SECONDS_MAX,
+		 "create: stop after N idle seconds, default 300"},
+		{"expires-s", "N", OPT_U64, &v.expires_s,
+		 ENGINE_EXPIRES_IN_SECONDS_MIN, ENGINE_EXPIRES_IN_SECONDS_MAX,
+		 "create: destroy after N seconds, default 3600"},
+		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
+		 "create, exec: variable; may come many times"},
+		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
+		 "exec: folder, default /workspace"},
+		{"timeout-s", "N", OPT_U64, &v.timeout_s, 1,
+		 ENGINE_TIMEOUT_MS_MAX / MS_PER_S,
+		 "exec: seconds, 1 to 3600, default 60"},
+		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
+		 "create, exec: idempotency key; the same key acts once"},
+		{0},
+	};
+	size_t i = argc ? 0 : VERBS;
+	struct err e;
+
+	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
+		i++;
+	if (i < VERBS) {
+		argc--;
+		argv++;
+	}
+	/* What follows exec's first word is the program's. */
+	if (args_parse(&v.args, argc, argv, opts, cli_global_opts,
+		       i < VERBS && verbs[i].fn == exec, &e))
+		return cli_usage(c, "sandbox", &e);
+	if (v.args.is_help)
+		return cli_help(help, opts);
+	if (i == VERBS) {
+		err_set(&e, ERR_INVALID_REQUEST, NULL,
+			"the first word is create, exec, stop, resume or rm");
+		return cli_usage(c, "sandbox", &e);
+	}
+	if (args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
+		return cli_usage(c, "sandbox", &e);
+	return run(&v, i);
+}
