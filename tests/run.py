@@ -42,6 +42,7 @@ TIMEOUT_S = {"source": 300, "unit": 400, "san": 600, "fuzz": 400}
 TIMEOUT_DEFAULT_S = 600
 LONG_FACTOR = 9  # of the limit, for tests that do not say their own
 LEFTOVER_GRACE_S = 5
+PREPARE = "test_00_prepare.py"
 PR_SET_CHILD_SUBREAPER = 36
 
 print_lock = threading.Lock()
@@ -346,11 +347,15 @@ def run_beside(tests, args, progress):
 def run_all(tests, args):
     progress = Progress(len(tests))
     run_beside([t for t in tests if t.group in LIGHT], args, progress)
-    beside = sorted((t for t in tests if t.is_beside and t.group not in LIGHT),
-                    key=lambda t: -t.timeout_s)  # the longest first
-    if beside:
-        say("        two at a time: " + ", ".join(t.id for t in beside))
-    run_beside(beside, args, progress)
+    # System tests use the snapshots that the first of them makes.
+    for is_later in (False, True):
+        beside = sorted((t for t in tests if t.is_beside and
+                         t.group not in LIGHT and is_later == (
+                             t.group == "system" and t.name != PREPARE)),
+                        key=lambda t: -t.timeout_s)  # the longest first
+        if beside:
+            say("        two at a time: " + ", ".join(t.id for t in beside))
+        run_beside(beside, args, progress)
     for t in (t for t in tests if not t.is_beside):
         say(f"        {t.id} starts (limit {t.timeout_s} s)")
         run(t, args, True)

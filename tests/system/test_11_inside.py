@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What user code sees: our kernel, no network, no credential, a workspace.
 
-test: timeout=1500
+test: timeout=1500 beside=yes
 """
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The libraries that the guide names, node and shell, on real input.
 
-test: timeout=1200
+test: timeout=1200 beside=yes
 """
 import random
 
