@@ -199,6 +199,9 @@ static int on_progress(struct session *s, const struct frame *f,
 		return broken(s, f, "the progress text is too long");
 	if (++s->n_progress > SESSION_PROGRESS_MAX)
 		return broken(s, f, "too many progress texts");
+	/* A runner is made for the next run: nobody is told. */
+	if (s->state == SES_BOUND)
+		return 0;
 	gp_text_clean(text, sizeof(text), f->payload, f->head.len, false);
 	s->ops->progress(s->ctx, text);
 	return 0;
@@ -349,6 +352,7 @@ static int on_ended(struct session *s, const struct frame *f,
 		.rss_bytes = m.v[GP_ENDED_RSS_BYTES].u,
 	};
 	result_check(&end, text, sizeof(text));
+	s->n_progress = 0;
 	session_cmd_end(c);
 	s->ops->ended(s->ctx, c->cmd, &end);
 	return 0;
@@ -364,7 +368,7 @@ static const struct frame_rule {
 		  struct session_cmd *c);
 } frame_rules[] = {
 	{GP_HELLO, BIT(SES_BOOTING), false, on_hello},
-	{GP_PROGRESS, BIT(SES_PREPARING), false, on_progress},
+	{GP_PROGRESS, BIT(SES_PREPARING) | BIT(SES_BOUND), false, on_progress},
 	{GP_READY, BIT(SES_PREPARING), false, on_ready},
 	{GP_BOUND, BIT(SES_BINDING), false, on_bound},
 	{GP_STARTED, BIT(SES_BOUND), true, on_started},

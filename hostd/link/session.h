@@ -25,7 +25,9 @@
 /* Commands not yet acknowledged: 8 run, 32 wait, and their ends. */
 #define SESSION_CMDS_MAX   64
 #define SESSION_STRAYS_MAX 1000
-/* While a template is prepared: more than one a millisecond for minutes. */
+/* While a template is prepared: more than one a millisecond for minutes.  A
+ * bound guest may say it, too, between the ends of commands: it makes a runner.
+ */
 #define SESSION_PROGRESS_MAX 100000
 #define SESSION_COUNT_MAX    (1ull << 53) /* bytes, microseconds */
 

@@ -474,6 +474,7 @@ static int create(struct vm **ret, struct link *link,
 	if (!vm)
 		return -1;
 	vm->is_stopped = is_stopped;
+	vm->had_run = is_stopped; /* its runner may be gone */
 	vm->ops = ops;
 	vm->waiter.progress = on_template_progress;
 	vm->waiter.done = on_template;

@@ -196,6 +196,28 @@ def code():
     destroyed(c, box)
 
 
+@case("LBB-121: python and node code, again in the same sandbox")
+def other_code():
+    c = client()
+    for template, text in (
+            ("lbb/python", "import os\n"
+             "def run(input, config):\n"
+             "    open('log', 'a').write('x')\n"
+             "    return [input, os.path.getsize('log')]"),
+            ("lbb/node", "const fs = require('fs');\n"
+             "function run(input) {\n"
+             "    fs.appendFileSync('log', 'x');\n"
+             "    return [input, fs.statSync('log').size];\n}")):
+        box = hold(c, template=template)
+        for i in (1, 2):
+            began = time.monotonic()
+            j = command(c, box, seconds=START_S,
+                        run={"code": text, "input": i})
+            equal((j["status"], j["result"]), ("succeeded", [i, i]), j)
+            note(f"{template} run {i}: {time.monotonic() - began:.2f} s")
+        destroyed(c, box)
+
+
 @case("LBB-130, LBB-131: eight run, 32 wait in their order, more are refused")
 def queue():
     c = client()
