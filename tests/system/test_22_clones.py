@@ -38,6 +38,7 @@ WAYS = {
     "channel": (dict(pool_python=2, pool_max=2, lane="off"), 2, 2, 2, 20),
     "together": (dict(pool_max=0), 0, 8, 8, 32),
     "alone": (dict(pool_max=0), 0, 1, 1, 8),
+    "alone, no lane": (dict(pool_max=0, lane="off"), 0, 1, 1, 8),
 }
 NODE_WAYS = {
     "lane": (dict(pool_python=0, pool_node=2, pool_max=2), 2, 2, 4, 10),
@@ -262,7 +263,8 @@ def clones(name, code, template="lbb/python", ways=WAYS):
     """As many as the way says, and all of them went that way."""
     settings, waiting, at_once, n, n_long = ways[name]
     n = n_long if IS_LONG else n
-    d = Daemon(f"{STATE}-{template[4:]}-{name}", **settings, **PLACES).start()
+    folder = f"{STATE}-{template[4:]}-{name.replace(', ', '-')}"
+    d = Daemon(folder.replace(" ", "-"), **settings, **PLACES).start()
     got, start = [], time.monotonic()
     try:
         client = d.client()
@@ -273,7 +275,8 @@ def clones(name, code, template="lbb/python", ways=WAYS):
         seen = [t["timing"] for t in timings(d)]
         equal(seen, ["claimed" if waiting else "restored"] * n, name)
         lanes = d.metric("hutch_lane_runs_total")
-        equal(lanes, n if name == "lane" else 0, "runs by the lane")
+        has_lane = template != "lbb/shell" and "lane" not in settings
+        equal(lanes, n if has_lane else 0, "runs by the lane")
     finally:
         d.stop()
     note(f"{template} {name}: {n} in {time.monotonic() - start:.1f} s")
@@ -324,6 +327,7 @@ def together():
 @case("python restored for the run, one after another")
 def alone():
     pythons.extend(clones("alone", PYTHON))
+    pythons.extend(clones("alone, no lane", PYTHON))
 
 
 @case("N1: no two of them have a random value in common")
