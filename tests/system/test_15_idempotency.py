@@ -263,10 +263,10 @@ def no_leak():
     client().run(TOKEN)
 
     def state():
-        # One that waits for a run: process, control, log, channel.
+        # One that waits for a run: process, control, log, channel, disk.
         waiting = d.metric("hutch_pool_ready") + d.metric(
             "hutch_pool_starting")
-        fds = len(os.listdir(f"/proc/{d.pid}/fd")) - 4 * waiting
+        fds = len(os.listdir(f"/proc/{d.pid}/fd")) - 5 * waiting
         threads = len(os.listdir(f"/proc/{d.pid}/task"))
         files = sum(len(f) for _, _, f in os.walk(d.state))
         return fds, threads, files

@@ -203,7 +203,7 @@ def malformed():
     for body in (b"[]", b'"x"', b"1", b"null", b"true"):
         r = post(body)
         assert r.status == 400, (body, r)
-    for body in ({}, {"run": None}, {"run": []}, {"run": {}},
+    for body in ({"run": None}, {"run": []}, {"run": {}},
                  {"run": {"code": 1}}, {"run": {"code": None}},
                  {"run": {"code": ""}}, {"run": {"code": ["x"]}}):
         r = post(body)
@@ -218,7 +218,7 @@ def routes():
     r = client().call("POST", "/v1/sandboxes", b"{}", new_key(),
                       headers={"Content-Type": "text/plain"})
     equal(told(r), (415, "unsupported_media_type"))
-    r = client().call("POST", "/v1/sandboxes", b"{}", new_key(),
+    r = client().call("POST", "/v1/sandboxes", b'{"run":{}}', new_key(),
                       headers={"Content-Type":
                                "application/json; charset=utf-8"})
     equal(r.status, 400)
