@@ -8,6 +8,7 @@ the fact that they show by its id, e.g. "LBB-86".
 import base64
 import contextlib
 import glob
+import hashlib
 import http.client
 import json
 import os
@@ -36,6 +37,28 @@ FINAL = ("succeeded", "failed", "timed_out", "cancelled", "lost")
 
 def note(text):
     print(f"# {text}", flush=True)
+
+
+def sha256(path):
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def snapshot_folder(base, vcpus=1, ram_mib=1024):
+    """Of the cache's entry that runs of this build are restored from."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.environ.get("HUTCH_CACHE") or os.path.join(home, "hutch")
+    want = {f"{name}={sha256(path)}" for name, path in (
+        ("vmm", f"{BUILD}/hutch-vmm"),
+        ("init", f"{BUILD}/guest/init.erofs"),
+        ("root", f"{BUILD}/images/{base[len('lbb/'):]}.erofs"),
+        ("kernel", f"{BUILD}/images/vmlinux"))}
+    want |= {f"base={base}", f"vcpus={vcpus}", f"ram_mib={ram_mib}"}
+    for path in glob.glob(f"{cache}/snapshots/*/meta.json"):
+        with open(path) as f:
+            if want <= set(json.load(f)["inputs"].splitlines()):
+                return os.path.dirname(path)
+    raise AssertionError(f"no snapshot with {want} in {cache}")
 
 
 def wait_until(fn, seconds, what):

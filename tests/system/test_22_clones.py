@@ -25,8 +25,8 @@ import sys
 import threading
 import time
 
-from hutchlib import (BUILD, Daemon, IS_LONG, STATE, TOP, case, equal, filled,
-                      main, note, timings)
+from hutchlib import (Daemon, IS_LONG, STATE, TOP, case, equal, filled, main,
+                      note, sha256, snapshot_folder, timings)
 
 sys.path.append(os.path.join(TOP, "tests", "guest"))
 import cbor  # noqa: E402
@@ -451,31 +451,6 @@ def make_older(folder, seconds):
             f.write(struct.pack("<Q", (tsc - ticks) % (1 << 64)))
 
 
-def cache_folder():
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.environ.get("HUTCH_CACHE") or os.path.join(home, "hutch")
-
-
-def sha256(path):
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def python_snapshot():
-    """The folder of the one that the runs above were restored from."""
-    want = {f"{name}={sha256(path)}" for name, path in (
-        ("vmm", f"{BUILD}/hutch-vmm"),
-        ("init", f"{BUILD}/guest/init.erofs"),
-        ("root", f"{BUILD}/images/python.erofs"),
-        ("kernel", f"{BUILD}/images/vmlinux"))}
-    want |= {"base=lbb/python", "vcpus=1", "ram_mib=1024"}
-    for path in glob.glob(f"{cache_folder()}/snapshots/*/meta.json"):
-        with open(path) as f:
-            if want <= set(json.load(f)["inputs"].splitlines()):
-                return os.path.dirname(path)
-    raise AssertionError(f"no snapshot with {want} in {cache_folder()}")
-
-
 def copy_aged(source, cache):
     """A cache with `source` as its one entry, aged; its meta.json."""
     folder = f"{cache}/snapshots/{os.path.basename(source)}"
@@ -503,7 +478,7 @@ def old():
     d = Daemon(f"{STATE}-old", cache_dir=cache, pool_python=1, pool_max=1,
                **PLACES)
     try:
-        meta = copy_aged(python_snapshot(), cache)
+        meta = copy_aged(snapshot_folder("lbb/python"), cache)
         made = os.stat(meta).st_ino
         d.start()
         filled(d, 1)

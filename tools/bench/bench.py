@@ -17,10 +17,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-for folder in ("tests/guest", "tests/system"):
+for folder in ("tests/guest", "tests/system", "tests/vmm"):
     sys.path.insert(0, os.path.join(TOP, folder))
 
 import figures  # noqa: E402
+import lanes  # noqa: E402
 import monitors  # noqa: E402
 import restored  # noqa: E402
 import vm  # noqa: E402
@@ -92,11 +93,6 @@ def qemu_boot(table, soft):
         m.close()
 
 
-def delta(after, before):
-    return (after["exits"] - before["exits"],
-            after["insn_emulation"] - before["insn_emulation"])
-
-
 def template_rows(table, template, n, mem):
     """Cold boot, waiting interpreter, snapshot, restore, first replies."""
     with tempfile.TemporaryDirectory() as folder:
@@ -105,10 +101,10 @@ def template_rows(table, template, n, mem):
             boot = cold.boot(SECONDS_PER_BOOT) * 1e3
             at_hello = cold.stats()
             table.add(f"{template}: cold boot to init's hello", "hutch",
-                      [boot], "ms", *delta(at_hello, at_start))
+                      [boot], "ms", *lanes.delta(at_hello, at_start))
             ready = cold.prepare(template, preload=mem >= 512) * 1e3
             table.add(f"{template}: hello to waiting interpreter", "hutch",
-                      [ready], "ms", *delta(cold.stats(), at_hello))
+                      [ready], "ms", *lanes.delta(cold.stats(), at_hello))
             table.add(f"{template}: snapshot written", "hutch",
                       [restored.take_snapshot(cold, folder)], "ms")
         rows = {"bound": [], "run": [], "own": []}
@@ -127,9 +123,9 @@ def template_rows(table, template, n, mem):
                 if done.end.get("result", b"").strip() != b"6":
                     raise SystemExit(f"{template}: wrong result {done.end}")
         table.add(f"{template}: restore to first reply", "hutch",
-                  rows["bound"], "ms", *delta(at_bound, before))
+                  rows["bound"], "ms", *lanes.delta(at_bound, before))
         table.add(f"{template}: run after that", "hutch", rows["run"], "ms",
-                  *delta(at_end, at_bound))
+                  *lanes.delta(at_end, at_bound))
         table.add("VMM's own private memory", "hutch", rows["own"], "MiB",
                   goal="<= 1.5 MiB")
 
@@ -177,6 +173,13 @@ def http_rows(table, n):
     http_runs(table, n, "claimed, lane", "<= 25 ms p50", pool_max=1)
 
 
+def lane_rows(table, n, n_trips):
+    import hutchlib
+
+    lanes.tiny_rows(table, n_trips, n)
+    lanes.python_rows(table, n, hutchlib.snapshot_folder("lbb/python"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--csv", default=os.path.join(BUILD, "bench.csv"))
@@ -184,6 +187,8 @@ def main():
                         help="one-call runs over HTTP (default 100)")
     parser.add_argument("--restores", type=int, default=20)
     parser.add_argument("--starts", type=int, default=50)
+    parser.add_argument("--trips", type=int, default=1000,
+                        help="calls by the lane of a tiny guest")
     parser.add_argument("--templates", default="shell",
                         help="cold-booted ones, of shell,node,python; the "
                         "default is shell, the others take minutes on soft "
@@ -200,6 +205,7 @@ def main():
         mem = 256 if template == "shell" else 1024
         template_rows(table, template, options.restores, mem)
     http_rows(table, options.runs)
+    lane_rows(table, options.runs, options.trips)
     table.write_csv(options.csv)
     print(f"# written to {options.csv}")
 

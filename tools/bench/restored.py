@@ -43,7 +43,10 @@ class Restored(vm.VM):
         self.ready = self.hello = {1: True}
         self.bound = self.on_progress = None
         self.progress = []
+        self.opens, self.next_channel = [], None
         self.pongs = self.next_cmd = 0
+        self.lane_readies = self.lane_answers = 0
+        self.lane_part = b""
         self.control, control = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel, channel = socket.socketpair(

@@ -1,0 +1,118 @@
+"""Rows of the express lane and of restored VMs, without hutchd.
+
+The tiny guest is tests/vmm's runner of a few instructions; the Python ones are
+VMs of hutchd's own snapshot (1,024 MiB, all libraries), which the HTTP rows have
+put into the cache.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+
+import monitors
+import restored
+
+LIMIT_BYTES = 512 << 20
+CODE = "def run(input, config):\n    return sum(input)"
+INPUT = "[1,2,3]"
+
+
+def delta(after, before):
+    return (after["exits"] - before["exits"],
+            after["insn_emulation"] - before["insn_emulation"])
+
+
+def median_of(costs):
+    """Of exits and of instructions: a timer tick comes into some runs."""
+    return [sorted(column)[len(costs) // 2] for column in zip(*costs)]
+
+
+def since_ms(t):
+    return (time.monotonic() - t) * 1e3
+
+
+def tiny_rows(table, n, n_restores):
+    """A guest without Linux at its lane: a call in and out, and a restore."""
+    import vmmlib
+
+    guest = vmmlib.guest("lane")
+    with tempfile.TemporaryDirectory() as folder:
+        times = []
+        with vmmlib.VMM("--kernel", guest) as m:
+            m.lane_ready()
+            m.snapshot(folder)
+            before = m.stats()
+            for _ in range(n):
+                t = time.monotonic()
+                m.lane_run(b"e")
+                m.lane_answer()
+                times.append(since_ms(t) * 1e3)
+                m.resume()
+                m.lane_ready()
+            exits, insn = delta(m.stats(), before)
+        table.add("lane round trip, empty, seen by the owner", "hutch", times,
+                  "us", exits // n, insn // n, goal="<= 30 us")
+        times = []
+        for _ in range(n_restores):
+            t = time.monotonic()
+            with vmmlib.restore(folder, uid=54321) as m:
+                m.lane_ready()
+                m.lane_run(b"e")
+                m.lane_answer()
+                times.append(since_ms(t))
+        table.add("tiny guest: restored to first byte", "hutch", times, "ms",
+                  goal="<= 8 ms")
+
+
+def check(end):
+    if end.get("result") != b"6":
+        raise SystemExit(f"wrong result: {end}")
+
+
+def one(folder, rows):
+    """One VM: BIND and RUN in one request; another: BIND first, then RUN."""
+    with restored.Restored("python", folder, 1024) as g:
+        g.lane_wait()
+        rows["ready"].append(since_ms(g.t0))
+        cmd = g.lane_start(CODE, INPUT,
+                           bind=g.bind_payload(mem=LIMIT_BYTES))
+        g.wait(lambda: g.commands[cmd].end, 60)
+        rows["result"].append(since_ms(g.t0))
+        rows["own"].append(monitors.own_memory(g.proc.pid, 1 << 30) / 1024)
+        rows["result_cost"].append(delta(g.stats(), dict.fromkeys(
+            ("exits", "insn_emulation"), 0)))
+        check(g.commands[cmd].end)
+    with restored.Restored("python", folder, 1024) as g:
+        g.lane_wait()
+        rows["refill"].append(since_ms(g.t0) + g.lane_bind(
+            60, mem=LIMIT_BYTES) * 1e3)
+        before, t = g.stats(), time.monotonic()
+        c = g.lane_run(CODE, INPUT)
+        rows["claimed"].append(since_ms(t))
+        rows["claimed_cost"].append(delta(g.stats(), before))
+        check(c.end)
+
+
+def python_rows(table, n, snapshot):
+    rows = {k: [] for k in ("ready", "result", "result_cost", "refill",
+                            "claimed", "claimed_cost", "own")}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("state", "mem", "disk"):
+            restored.copy_sparse(os.path.join(snapshot, name),
+                                 os.path.join(folder, name))
+        for _ in range(n):
+            one(folder, rows)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+    table.add("python: restored to the bell", "hutch", rows["ready"], "ms")
+    table.add("python: restored to result, identity included", "hutch",
+              rows["result"], "ms", *median_of(rows["result_cost"]),
+              goal="<= 60 ms")
+    table.add("python: restored, bound, waiting", "hutch", rows["refill"],
+              "ms")
+    table.add("python: claimed, request to result", "hutch",
+              rows["claimed"], "ms", *median_of(rows["claimed_cost"]),
+              goal="<= 10 ms")
+    table.add("VMM's own private memory, python", "hutch", rows["own"], "MiB",
+              goal="<= 1.5 MiB")
