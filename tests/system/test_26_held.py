@@ -10,8 +10,8 @@ import json
 import os
 import time
 
-from hutchlib import (FINAL, Daemon, STATE, case, equal, hutch, main, new_key,
-                      note, wait_until)
+from hutchlib import (FINAL, IS_LONG, Daemon, STATE, case, equal, hutch,
+                      main, new_key, note, wait_until)
 
 WAIT_S = 120
 START_S = 600    # of a second runner, on a slow and busy host
@@ -209,7 +209,9 @@ def other_code():
              "    fs.appendFileSync('log', 'x');\n"
              "    return [input, fs.statSync('log').size];\n}")):
         box = hold(c, template=template)
-        for i in (1, 2):
+        # A second python interpreter takes a minute to start on a soft host.
+        runs = (1,) if template == "lbb/python" and not IS_LONG else (1, 2)
+        for i in runs:
             began = time.monotonic()
             j = command(c, box, seconds=START_S,
                         run={"code": text, "input": i})
@@ -448,9 +450,10 @@ def stops():
 def idle():
     c = client()
     box = hold(c, idle_seconds=30)
-    for _ in range(2):
-        time.sleep(20)
-        equal(command(c, box, "true")["status"], "succeeded")
+    time.sleep(16)
+    equal(command(c, box, "true")["status"], "succeeded")
+    time.sleep(16)
+    equal(c.sandbox(box)["status"], "running", "idle since its last command")
     wait_until(lambda: c.sandbox(box)["status"] == "stopped", 60,
                "it is stopped")
     s = c.sandbox(box)
