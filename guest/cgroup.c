@@ -212,10 +212,15 @@ static void cpu_read(const struct slot *s, uint64_t *ret_user,
 	cgroup_value(text, "system_usec", ret_sys);
 }
 
+void slot_mark_cpu(struct slot *s)
+{
+	cpu_read(s, &s->user_us, &s->sys_us);
+}
+
 void slot_mark(struct slot *s)
 {
 	s->oom_kills = slot_oom_kills(s);
-	cpu_read(s, &s->user_us, &s->sys_us);
+	slot_mark_cpu(s);
 	/* The peak as seen through this descriptor starts anew (6.12). */
 	if (pwrite(s->mem_peak, "0", 1, 0) < 0)
 		return;

@@ -61,6 +61,8 @@ int cgroups_limit(struct cgroups *c, uint64_t mem_bytes, uint64_t pids);
 int slot_take(struct cgroups *c);
 /* Figures from here on are the command's own. */
 void slot_mark(struct slot *s);
+/* The same for its CPU time alone. */
+void slot_mark_cpu(struct slot *s);
 /* What the command used since slot_mark. */
 struct slot_use slot_read(const struct slot *s);
 uint64_t slot_oom_kills(const struct slot *s);

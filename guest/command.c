@@ -165,9 +165,14 @@ static void run_armed(struct command *c)
 	say_started(c);
 }
 
-/* Its end may have come before: it is told now. */
+/*
+ * Its end may have come before: it is told now.  CPU time counts from here:
+ * what passed while the VM was parked was charged to the runner.
+ */
 static void adopt(struct command *c)
 {
+	if (slot_of(c))
+		slot_mark_cpu(slot_of(c));
 	pipes_watch(c);
 	say_started(c);
 	if (c->answer.is_set)

@@ -361,7 +361,6 @@ int lane_wait(struct lane_run *ret)
 	struct ended e = {.how = GP_END_NOT_STARTED};
 	char why[128];
 
-	usage_read(lane.from);
 	lane.prefix = 0;
 	ret->was_unbound = turn_wait();
 	if (ret->was_unbound)
@@ -372,6 +371,8 @@ int lane_wait(struct lane_run *ret)
 		return LANE_END_BOUND;
 	if (state_now() == LANE_CLOSED || state_move(LANE_READY, LANE_CLOSED))
 		return LANE_END_CLOSED;
+	/* Not before: the time that the VM waited is charged to who waits. */
+	usage_read(lane.from);
 	if (!request_take(ret, why, sizeof(why)))
 		return LANE_END_RUN;
 	e.error = why;

@@ -159,6 +159,13 @@ void vm_stopped_sweep(struct link *link,
 	fake.is_last_kept = is_kept(ctx, fake.asked);
 }
 
+bool vm_is_by_lane(const struct vm *vm, uint64_t cmd)
+{
+	(void)vm;
+	(void)cmd;
+	return false;
+}
+
 int64_t vm_ready_us(const struct vm *vm)
 {
 	(void)vm;

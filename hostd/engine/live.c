@@ -285,8 +285,9 @@ static void on_started(void *ctx, uint64_t number)
 	if (c->rec.status != CMD_RUNNING)
 		return;
 	/* The process exists: a better time than that of the identity.  A
-	 * claimed VM had its identity before, and began when it was given. */
-	if (!c->times.was_claimed)
+	 * claimed VM had its identity before, and began when it was given; so
+	 * did one that got both by its lane. */
+	if (!c->times.was_claimed && !vm_is_by_lane(b->vm, number))
 		c->rec.started_ms = record_time(now, c->rec.started_ms);
 	if (loop_timer_set(b->e->loop, &b->note, 0))
 		box_write(b, c);

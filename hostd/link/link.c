@@ -27,6 +27,7 @@ static const struct link_times times_stock = {
 	.overrun_ms = 5000,
 	.snapshot_ms = 60000,
 	.lane_ms = 2000,
+	.finish_ms = 2000,
 };
 static const struct link_times times_soft = {
 	.hello_ms = 15 * 60000,
@@ -37,6 +38,7 @@ static const struct link_times times_soft = {
 	.overrun_ms = 30000,
 	.snapshot_ms = 5 * 60000,
 	.lane_ms = 60000,
+	.finish_ms = 5000,
 };
 
 /* Without VMX and SVM /dev/kvm is a soft one. */

@@ -28,6 +28,7 @@ struct link_times {
 	int64_t overrun_ms;  /* past a command's own time-out or grace */
 	int64_t snapshot_ms; /* PAUSE or SNAPSHOT to its reply */
 	int64_t lane_ms;     /* ARM to the runner at its doorbell */
+	int64_t finish_ms;   /* a run says that it ends, to its answer */
 };
 
 struct cgroups {

@@ -196,6 +196,11 @@ static void cmd_overrun(struct vm *vm, struct session_cmd *c)
 	bool is_started = c->state == CS_STARTED;
 
 	session_cmd_end(c);
+	/* It runs since it was given; only its answer would have said so. */
+	if (!is_started && vm->state == VM_LANE_FINISHING) {
+		vm->ops->started(vm->ctx, cmd);
+		is_started = true;
+	}
 	if (is_started || end.how == GP_END_CANCELLED) {
 		vm->ops->ended(vm->ctx, cmd, &end);
 		vm_end(vm, END_VM_LOST,
@@ -262,6 +267,7 @@ void vm_bound(struct vm *vm)
 static void on_bound(void *ctx, const char *error)
 {
 	struct vm *vm = ctx;
+	bool was_lane;
 
 	if (error) {
 		vm_end(vm, END_VM_LOST,
@@ -270,6 +276,7 @@ static void on_bound(void *ctx, const char *error)
 	}
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
+	was_lane = vm->lane.is_bind;
 	vm->lane.is_bind = false;
 	if (vm->is_stopped)
 		vm_stopped_used(vm);
@@ -277,7 +284,7 @@ static void on_bound(void *ctx, const char *error)
 		vm_pooled_bound(vm);
 	else if (vm->state == VM_BINDING)
 		vm->session.state = SES_PREPARED;
-	else
+	else if (!was_lane) /* else told when it took BIND and RUN */
 		vm_bound(vm);
 }
 

@@ -108,6 +108,9 @@ void vm_stopped_sweep(struct link *link,
 int vm_pid(const struct vm *vm); /* 0 while there is none */
 /* Since when its vCPUs run for it, monotonic us; 0 = not yet.  For a claimed
  * VM that is its resumption. */
+/* Was this command given by the express lane?  It runs since `bound`, and
+ * `started` comes when it answers or is adopted. */
+bool vm_is_by_lane(const struct vm *vm, uint64_t cmd);
 int64_t vm_ready_us(const struct vm *vm);
 
 /*

@@ -104,7 +104,9 @@ int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
 	if (rc)
 		return rc;
 	c->is_cancelled = true;
-	if (is_given(vm))
+	if (vm->state == VM_LANE_FINISHING)
+		vm_cmd_deadline(vm, c, vm->link->times.finish_ms);
+	else if (is_given(vm))
 		vm_cmd_deadline(vm, c,
 				(int64_t)grace_ms + vm->link->times.overrun_ms);
 	sent(vm);

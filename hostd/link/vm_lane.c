@@ -10,7 +10,8 @@
  *   GIVEN      the last one left; the VMM's reply is awaited
  *   OPEN       user code runs; the answer is awaited
  *   ADOPTING   it takes long, or shall be killed: ADOPT was asked for
- *   FINISHING  too late to adopt: the answer must come
+ *   FINISHING  too late to adopt: the answer must come, by its time-out and a
+ *              little more
  *   ANSWERING  some pieces of it came
  *
  * and then RUNNING: adopted, or answered and parked.  Pairs of state and
@@ -74,6 +75,11 @@ bool vm_lane_is_open(const struct vm *vm)
 {
 	return vm->state == VM_LANE_OPEN || vm->state == VM_LANE_ADOPTING ||
 	       vm->state == VM_LANE_FINISHING || vm->state == VM_LANE_ANSWERING;
+}
+
+bool vm_is_by_lane(const struct vm *vm, uint64_t cmd)
+{
+	return vm->lane.cmd == cmd;
 }
 
 bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end)
@@ -253,10 +259,7 @@ static void run_taken(struct vm *vm, const struct lane_said *said)
 	vm->state = VM_LANE_OPEN;
 	vm->link->stats.lane_runs++;
 	vm->lane.adopt_at_ms = vm->lane.given_ms + after_ms;
-	if (vm->lane.is_bind)
-		vm_timer_arm(vm); /* BOUND is still to come */
-	else
-		vm_bound(vm);
+	vm_bound(vm);
 	if (vm->lane.is_adopt_wanted)
 		vm_lane_adopt(vm);
 }
@@ -292,8 +295,7 @@ void vm_lane_adopt(struct vm *vm)
 static void adopted(struct vm *vm, const struct lane_said *said)
 {
 	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
-	int64_t now = clock_mono_ms();
-	int64_t left = c->timeout_ms - (now - vm->lane.given_ms);
+	int64_t left = vm_lane_left_ms(vm, c);
 	int rc;
 
 	(void)said;
@@ -302,7 +304,7 @@ static void adopted(struct vm *vm, const struct lane_said *said)
 	vm->lane.is_adopt_unsaid = false;
 	vm->link->stats.lane_adopted++;
 	log_debug("%s vm=adopted after_ms=%lld", vm->spec.sandbox,
-		  (long long)(now - vm->lane.given_ms));
+		  (long long)(clock_mono_ms() - vm->lane.given_ms));
 	rc = gp_down_adopt(&vm->channel.out, c->cmd,
 			   !c->timeout_ms ? 0
 			   : left > 0	  ? (uint32_t)left
@@ -321,13 +323,37 @@ static void adopted(struct vm *vm, const struct lane_said *said)
 	channel_flush(&vm->channel);
 }
 
+int64_t vm_lane_left_ms(const struct vm *vm, const struct session_cmd *c)
+{
+	int64_t left = c->timeout_ms - (clock_mono_ms() - vm->lane.given_ms);
+
+	return left > 0 ? left : 0;
+}
+
+/*
+ * That it ends is the run's word: user code can write it into the page and go
+ * on.  Its time-out holds all the same, by the host; a KILL does, too.
+ */
+static void finishing(struct vm *vm)
+{
+	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
+	int64_t left = 0;
+
+	vm->state = VM_LANE_FINISHING;
+	if (!c)
+		return;
+	if (!c->is_cancelled && c->timeout_ms)
+		left = vm_lane_left_ms(vm, c);
+	vm_cmd_deadline(vm, c, left + vm->link->times.finish_ms);
+}
+
 static void adopt_late(struct vm *vm, const struct lane_said *said)
 {
 	(void)said;
 	if (!vm->lane.is_adopt_unsaid)
 		out_of_turn(vm, LEV_ADOPT_LATE);
 	else if (vm->state == VM_LANE_ADOPTING)
-		vm->state = VM_LANE_FINISHING;
+		finishing(vm);
 	vm->lane.is_adopt_unsaid = false;
 }
 

@@ -171,7 +171,6 @@ static void test_lost_after(void **state)
 		{"Ny1zyCm", "out of turn: an answer", END_VM_LOST, 0},
 		{"Ny1zyCx", "killed by signal 9", END_VM_LOST, 0},
 		{"Ny1zyqh", "did not start command 1", END_VM_LOST, 0},
-		{"Ny1zyqVh", "did not start command 1", END_VM_LOST, 0},
 		{"Ny1zyqvAh", "did not start command 1", END_VM_LOST, 0},
 		{"Ny1zyqx", "killed by signal 9", END_VM_LOST, 0},
 		{"Ny1zyqWx", "killed by signal 9", END_VM_LOST, 0},
@@ -211,6 +210,24 @@ static void test_lost_after(void **state)
 		assert_int_equal(p.run.ended, 0);
 		assert_int_equal(p.run.gone, 1);
 	}
+}
+
+/*
+ * A run that says that it ends, and goes on: user code can write that into the
+ * page.  Its time-out holds, and so does a KILL.
+ */
+static void test_finishing(void **state)
+{
+	struct pooled p = run("Ny1zyqVh");
+	struct pooled k = {.then = pooled_claim, .run.kill_on_bound = 1};
+
+	(void)state;
+	assert_int_equal(p.run.ended, 1);
+	assert_int_equal(p.run.started, 1);
+	assert_int_equal(p.run.how, GP_END_TIMED_OUT);
+	pooled_play(&k, "Ny1zyqVh");
+	assert_int_equal(k.run.ended, 1);
+	assert_int_equal(k.run.how, GP_END_CANCELLED);
 }
 
 /* An end that was told stays, whatever comes behind it. */
@@ -478,13 +495,13 @@ static void test_env_is_wiped(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_good),	 TEST(test_off),
-		TEST(test_ready),	 TEST(test_lost_before),
-		TEST(test_lost_after),	 TEST(test_after_the_end),
-		TEST(test_instead),	 TEST(test_large),
-		TEST(test_killed),	 TEST(test_again),
-		TEST(test_destroyed),	 TEST(test_link_ends),
-		TEST(test_env_is_wiped),
+		TEST(test_good),       TEST(test_off),
+		TEST(test_ready),      TEST(test_lost_before),
+		TEST(test_lost_after), TEST(test_after_the_end),
+		TEST(test_finishing),  TEST(test_instead),
+		TEST(test_large),      TEST(test_killed),
+		TEST(test_again),      TEST(test_destroyed),
+		TEST(test_link_ends),  TEST(test_env_is_wiped),
 	};
 
 	(void)argc;

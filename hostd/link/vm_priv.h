@@ -166,6 +166,8 @@ void vm_lane_unready(struct vm *vm); /* READY is late */
 void vm_lane_adopt(struct vm *vm);   /* the run shall be init's command */
 void vm_lane_unpark(struct vm *vm);  /* it answered, and gets more to do */
 bool vm_lane_is_open(const struct vm *vm);
+/* Of the time-out of the run that it was given. */
+int64_t vm_lane_left_ms(const struct vm *vm, const struct session_cmd *c);
 /* It was claimed and ended, and its request is still in the socket: nothing
  * ran.
  */

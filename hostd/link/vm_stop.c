@@ -39,6 +39,7 @@ static const char *const names[] = {"state", "mem", "disk"};
 struct saving {
 	struct job job;
 	struct vm *vm; /* NULL: it ended meanwhile */
+	char sandbox[ID_BYTES_MAX];
 	int folder, state, mem, disk;
 	bool is_with_worker; /* which will free it */
 	int rc;
@@ -178,6 +179,20 @@ void vm_stopped_used(struct vm *vm)
 			 vm->spec.sandbox, strerror(errno));
 }
 
+/* Of a stop that failed: the disk may have had its name before. */
+static void memory_remove(const struct vm *vm)
+{
+	char path[sizeof(FOLDER) + ID_BYTES_MAX + 1];
+	_cleanup_fd_ int folder = -1;
+
+	if (folder_open(vm->link, vm->spec.sandbox, false, &folder))
+		return;
+	for (int i = 0; i < 2; i++)
+		unlinkat(folder, names[i], 0);
+	snprintf(path, sizeof(path), FOLDER "/%s", vm->spec.sandbox);
+	unlinkat(vm->link->state_fd, path, AT_REMOVEDIR); /* if it is empty */
+}
+
 /* ---- ends of a stop --------------------------------------------------- */
 
 static void saving_free(struct saving *s)
@@ -197,8 +212,10 @@ void vm_stop_forget(struct vm *vm)
 	if (!s)
 		return;
 	s->vm = NULL;
-	if (!s->is_with_worker)
-		saving_free(s);
+	if (s->is_with_worker)
+		return;
+	saving_free(s);
+	files_remove(vm->link, vm->spec.sandbox);
 }
 
 static void failed(struct vm *vm, const char *what, int rc)
@@ -209,8 +226,10 @@ static void failed(struct vm *vm, const char *what, int rc)
 	snprintf(text, sizeof(text), "%s: %s", what, strerror(-rc));
 	log_warn("%s vm=goes_on: it cannot be stopped: %s", vm->spec.sandbox,
 		 text);
-	if (vm->saving)
+	if (vm->saving) {
 		saving_free(vm->saving);
+		memory_remove(vm);
+	}
 	vm->saving = NULL;
 	vm->state = VM_RUNNING;
 	vm->bind_deadline_ms = 0;
@@ -279,6 +298,7 @@ static int save(struct vm *vm)
 			     .state = -1,
 			     .mem = -1,
 			     .disk = fcntl(vm->disk_fd, F_DUPFD_CLOEXEC, 3)};
+	snprintf(s->sandbox, sizeof(s->sandbox), "%s", vm->spec.sandbox);
 	vm->saving = s;
 	rc = s->disk < 0 ? -errno
 			 : folder_open(vm->link, vm->spec.sandbox, true,
@@ -336,6 +356,8 @@ static void keep_done(struct job *j)
 	struct vm *vm = s->vm;
 
 	if (!j->link || !vm) {
+		if (j->link)
+			files_remove(j->link, s->sandbox);
 		saving_free(s);
 		return;
 	}

@@ -162,7 +162,8 @@ int setup(void **state)
 					 .hello_ms = 300,
 					 .prepare_ms = 300,
 					 .snapshot_ms = 300,
-					 .lane_ms = 300};
+					 .lane_ms = 300,
+					 .finish_ms = 200};
 	lnk->has_lane = true;
 	return 0;
 }

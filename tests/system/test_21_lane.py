@@ -99,6 +99,57 @@ def run(i, c):
         equal(len({x[what] for x in seen}), 3, f"value {what}")
 
 
+def work(busy_s, sleep_s):
+    """CPU time and duration of a run; the record says them in ms."""
+    code = ("import time\ndef run(i, c):\n    t = time.process_time()\n"
+            "    while time.process_time() - t < i[0]: pass\n"
+            "    time.sleep(i[1])")
+    return code, [busy_s, sleep_s]
+
+
+@case("CPU time and duration are the run's, not those of the wait before it")
+def usage():
+    ready(on)
+    time.sleep(3)  # what a VM that waits does not pay for
+    restored = {"limits": {"disk_mib": 300}}
+    # The second and the last are adopted: what they used before is not known.
+    for busy, sleep, more in ((.05, .05, {}), (.6, .1, {}),
+                              (.05, .05, restored), (.6, .1, restored)):
+        code, input = work(busy, sleep)
+        with by_lane(adopted=None):
+            r = on.client().run(code, input=input, **more)
+        assert r.ok, (r, r.logs("stderr"))
+        j = on.client().command(r.command).json
+        cpu = (j["usage"]["user_us"] + j["usage"]["system_us"]) / 1000
+        note(f"{j['duration_ms']} ms, {cpu:.0f} ms of CPU")
+        assert cpu <= j["duration_ms"] + 200, j
+        assert cpu >= (busy - .3 if busy > .3 else 0) * 800, j
+        assert (busy + sleep) * 900 <= j["duration_ms"] <= 5000, j
+
+
+@case("a run that says that it ends and goes on has its time-out and a cancel")
+def says_it_ends():
+    code = ("import ctypes\ndef run(i, c):\n"
+            "    for line in open('/proc/self/maps'):\n"
+            "        if 'memfd:lane' in line:\n"
+            "            at = int(line.split('-')[0], 16)\n"
+            "    ctypes.memmove(at + 4, (3).to_bytes(4, 'little'), 4)\n"
+            "    while 1: pass")
+    c = on.client()
+    ready(on)
+    t = time.monotonic()
+    r = c.run(code, timeout_ms=1500)
+    equal((r.status, r.ok), ("timed_out", False), r)
+    assert time.monotonic() - t < 20, time.monotonic() - t
+    ready(on)
+    r = c.start(code, timeout_ms=600000)
+    time.sleep(1)
+    t = time.monotonic()
+    c.cancel(r.json["command"])
+    equal(c.wait(r.json["command"]).status, "cancelled")
+    assert time.monotonic() - t < 20, time.monotonic() - t
+
+
 ENDS = [
     ("a result", "def run(i, c): return {'i': i, 'c': c, 'u': '\\u00e9\\u4e2d'}",
      {"input": [1, 2.5, None, "x"], "config": {"a": 1}}),

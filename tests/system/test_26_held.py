@@ -5,9 +5,12 @@ stay between commands; nothing is left behind.
 test: timeout=1500 beside=yes
 """
 import base64
+import contextlib
 import glob
 import json
 import os
+import signal
+import threading
 import time
 
 from hutchlib import (FINAL, IS_LONG, Daemon, STATE, case, equal, hutch,
@@ -531,6 +534,30 @@ def cli():
     assert box("rm", sandbox).stdout.startswith(sandbox)
     box("exec", sandbox, "true", status=69)
     box("rm", "sbx_" + "a" * 26, status=66)
+
+
+@case("a VM that is killed while it stops leaves nothing of its memory")
+def killed_in_stop():
+    c = client()
+    seen = []
+    for delay in (0, .02, .05, .1):
+        box = hold(c)
+        pid = d.vmm_pids()[box]
+        t = threading.Thread(target=stop, args=(c, box))
+        t.start()
+        time.sleep(delay)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        t.join()
+        s = wait_until(lambda: c.sandbox(box)["status"] in (
+            "lost", "stopped") and c.sandbox(box), WAIT_S, "its end")
+        seen.append(s["status"])
+        if s["status"] == "stopped":
+            destroyed(c, box)
+        wait_until(lambda: not os.path.exists(folder(box)), 10,
+                   f"its files are removed, {s['status']}")
+    note(f"killed 0 to 100 ms after stop: {', '.join(seen)}")
+    assert "lost" in seen, seen
 
 
 @case("LBB-41: a VM that is killed is lost, and so are its commands")
