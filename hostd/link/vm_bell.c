@@ -180,6 +180,7 @@ void vm_bell_answer(struct vm *vm, const struct lane_said *said)
 	vm->state = VM_ARMED;
 	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.lane_ms;
 	vm_timer_arm(vm);
+	vm->lane.is_resume_unsaid = true;
 	rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
 	if (rc)
 		not_heard(vm, rc);

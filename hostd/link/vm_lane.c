@@ -96,7 +96,8 @@ void vm_lane_unready(struct vm *vm)
 	log_warn("%s vm=pooled lane=none: no runner was at its doorbell within "
 		 "%lld ms",
 		 vm->spec.sandbox, (long long)vm->link->times.lane_ms);
-	vm->lane.is_late = true;
+	vm->lane.is_late = !vm->lane.is_ready;
+	vm->lane.is_ready = false;
 	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.bind_ms;
 	vm_pooled_pause(vm);
 	vm_timer_arm(vm);
@@ -114,12 +115,23 @@ static void out_of_turn(struct vm *vm, enum lane_event ev)
 
 static void ready(struct vm *vm, const struct lane_said *said)
 {
-	if (said->at.lane != vm->lane.idx) {
+	if (said->at.lane != vm->lane.idx || vm->lane.is_ready) {
 		out_of_turn(vm, LEV_READY);
 		return;
 	}
 	vm->lane.is_ready = true;
-	vm_pooled_waits(vm);
+	/* A vCPU may ring before the main thread has replied. */
+	if (!vm->lane.is_resume_unsaid)
+		vm_pooled_waits(vm);
+}
+
+void vm_lane_resumed(struct vm *vm)
+{
+	if (!vm->lane.is_resume_unsaid)
+		return;
+	vm->lane.is_resume_unsaid = false;
+	if (vm->state == VM_ARMED && vm->lane.is_ready)
+		vm_pooled_waits(vm);
 }
 
 /* The vCPUs run again, unless what came before failed (rc) or this does: then

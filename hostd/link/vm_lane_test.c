@@ -49,6 +49,7 @@ static void test_good(void **state)
 		unsigned by_lane, adopted;
 	} t[] = {
 		{"Ny1zyqm", 1, 0},
+		{"Ny1yWzqm", 1, 0},    /* it rings before RESUME's reply */
 		{"Ny1zyqM", 1, 0},     /* an answer in pieces of 7 bytes */
 		{"Ny1zyqK", 1, 0},     /* more behind the end: not heard */
 		{"Ny1zyqvAsoE", 1, 1}, /* long: adopted */

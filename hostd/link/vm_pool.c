@@ -197,5 +197,7 @@ void vm_pooled_replied(struct vm *vm, enum vmm_type type, int status)
 	} else if (type == VMM_RESUME && status) {
 		vm_end(vm, END_VM_LOST, "the VM cannot go on: %s",
 		       strerror(-status));
+	} else if (type == VMM_RESUME) {
+		vm_lane_resumed(vm);
 	}
 }

@@ -48,16 +48,17 @@ struct lane_said {
 struct lane {
 	uint32_t n; /* lanes of the VM; 0 = not known yet, or none */
 	uint32_t idx;
-	bool is_ready;	      /* the runner waits at its doorbell */
-	bool is_late;	      /* PAUSE was asked for meanwhile */
-	bool is_adopt_unsaid; /* ADOPT was asked, its reply is to come */
-	bool is_adopt_wanted; /* as soon as the run is open */
-	bool is_parked;	      /* it answered: nobody runs in there */
-	bool is_bind;	      /* BIND went by it, BOUND was not heard yet */
-	uint64_t cmd;	      /* of the run */
-	uint32_t request_len; /* its frame, the first of `early` */
-	uint32_t sent;	      /* of the frame */
-	uint32_t at, total;   /* of the answer */
+	bool is_ready;	       /* the runner waits at its doorbell */
+	bool is_late;	       /* PAUSE was asked for meanwhile */
+	bool is_resume_unsaid; /* RESUME after BIND, its reply is to come */
+	bool is_adopt_unsaid;  /* ADOPT was asked, its reply is to come */
+	bool is_adopt_wanted;  /* as soon as the run is open */
+	bool is_parked;	       /* it answered: nobody runs in there */
+	bool is_bind;	       /* BIND went by it, BOUND was not heard yet */
+	uint64_t cmd;	       /* of the run */
+	uint32_t request_len;  /* its frame, the first of `early` */
+	uint32_t sent;	       /* of the frame */
+	uint32_t at, total;    /* of the answer */
 	int64_t given_ms;
 	int64_t adopt_at_ms; /* 0 = not */
 };
@@ -163,6 +164,7 @@ int vm_lane_give(struct vm *vm, uint64_t cmd);
 bool vm_lane_piece(struct vm *vm, const struct lane_said *said);
 /* ... and for vm.c. */
 void vm_lane_unready(struct vm *vm); /* READY is late */
+void vm_lane_resumed(struct vm *vm); /* RESUME was answered */
 void vm_lane_adopt(struct vm *vm);   /* the run shall be init's command */
 void vm_lane_unpark(struct vm *vm);  /* it answered, and gets more to do */
 bool vm_lane_is_open(const struct vm *vm);
