@@ -77,7 +77,7 @@ static void test_lost(void **state)
 		{"Ny4h", "did not start command 1", 1, 0, END_VM_LOST},
 		{"Ny4yh", "out of turn: a runner waits", 1, 0, END_VM_LOST},
 		{"Ny4g", "triple fault", 1, 0, END_VM_LOST},
-		{"Ny4B", "may not come now", 1, 0, END_GUEST_PROTOCOL},
+		{"Ny4WB", "may not come now", 1, 0, END_GUEST_PROTOCOL},
 		/* An answer without BOUND, with a bad one, without an end. */
 		{"Ny4m", "may not come now", 1, 0, END_GUEST_PROTOCOL},
 		{"Ny48", "take its identity: bad", 1, 0, END_VM_LOST},

@@ -26,7 +26,7 @@ import threading
 import time
 
 from hutchlib import (Daemon, IS_LONG, STATE, TOP, case, equal, filled, main,
-                      note, sha256, snapshot_folder, timings)
+                      note, sha256, snapshot_folder, timings, wait_until)
 
 sys.path.append(os.path.join(TOP, "tests", "guest"))
 import cbor  # noqa: E402
@@ -272,6 +272,7 @@ def clones(name, code, template="lbb/python", ways=WAYS):
             filled(d, waiting)
             got += wave(client, code, min(at_once, n - len(got)), name,
                         template)
+        wait_until(lambda: len(timings(d)) == n, 10, "all timings are said")
         seen = [t["timing"] for t in timings(d)]
         equal(seen, ["claimed" if waiting else "restored"] * n, name)
         lanes = d.metric("hutch_lane_runs_total")
@@ -486,6 +487,7 @@ def old():
         got = wave(d.client(), PYTHON, 2, "old", "lbb/python")
         check_clocks(got)
         check_distinct(got + pythons)
+        wait_until(lambda: len(timings(d)) == 2, 10, "both timings are said")
         equal(sorted(t["timing"] for t in timings(d)), ["claimed", "restored"])
         equal(os.stat(meta).st_ino, made, "the snapshot of long ago")
     finally:
