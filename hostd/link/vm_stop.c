@@ -223,6 +223,9 @@ static void failed(struct vm *vm, const char *what, int rc)
 	bool is_paused = vm->state != VM_PINGED && vm->state != VM_PAUSING;
 	char text[REASON_BYTES_MAX];
 
+	/* Its process has ended: that end is told soon, and says why. */
+	if (rc == -EPIPE || rc == -ECONNRESET)
+		return;
 	snprintf(text, sizeof(text), "%s: %s", what, strerror(-rc));
 	log_warn("%s vm=goes_on: it cannot be stopped: %s", vm->spec.sandbox,
 		 text);
