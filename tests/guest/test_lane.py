@@ -81,8 +81,14 @@ class Runner:
         self.bell.settimeout(60)
         while self.message()[0] != 2:
             pass
-        self.channel.sendall(struct.pack("<6I", 2, 0, 0, 0, 0, 0))
+        self.arm()
         self.rung()
+
+    def arm(self):
+        """ARM; the runner says that it heeds it, then waits at its bell."""
+        self.channel.sendall(struct.pack("<6I", 2, 0, 0, 0, 0, 0))
+        said = self.message()
+        assert said == (7, 0, b""), said
 
     def message(self):
         head = self.channel.recv(12, socket.MSG_WAITALL)
@@ -325,7 +331,7 @@ def test_states(d):
     with Runner(d) as r:
         r.resume()
         r.message()
-        r.channel.sendall(struct.pack("<6I", 2, 0, 0, 0, 0, 0))
+        r.arm()
         case(r.rung() and r.state == READY, "armed again")
         r.run("def run(i, c): return 1")
         o = r.outcome()
