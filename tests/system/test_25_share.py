@@ -5,18 +5,14 @@ On a soft host the guest's kernel is interpreted, so its timer takes a share of
 a busy processor, and a clock that needs a system call costs hundreds of
 microseconds.
 
-Share.  A loop of a known number of turns runs in a sandbox, and the processor
-time of the vCPU's thread (schedstat: what the host's scheduler gave it, waiting
-for a processor left out) is read before its start and after its end.  The same
-loop, run by the same interpreter in a chroot of the template's files on the
-host, says what a turn costs without a VM.  Share = turns x cost / time of the
-vCPU's thread; the start of the run and the telling of its end count against it.
-Host and guest are measured in turns, and the best of each counts: whatever else
-the host does makes both slower, and more rounds are taken before it is said to
-be too little.
+Share.  A loop that only looks at the clock finds the moments that it was not let
+run: the guest's timer, and whatever else the host does.  The rest is its share;
+the best of some rounds counts, because others on the host only make it less.
 
-What takes the rest is seen from inside: a loop that only looks at the clock
-finds the moments that it was not let run.
+Beside it, without a limit: what a turn of a loop costs in processor time of the
+vCPU's thread (schedstat), against the same loop by the same interpreter in a
+chroot of the template's files on the host.  That compares two moments of a
+processor whose speed depends on its neighbours.
 
 Clock.  A million calls each, of the clocks that glibc reads by the vDSO, and
 some of one that is always a system call, to see that the difference is seen.
@@ -33,7 +29,6 @@ from hutchlib import (BUILD, Daemon, case, equal, filled, main, note, timings,
                       vmms, wait_until)
 
 SHARE_MIN = 0.85
-ROUNDS = 3
 ROUNDS_MAX = 6      # where others keep the host busy
 TURNS = 60_000_000
 GAP_NS = 20_000
@@ -165,22 +160,19 @@ def share():
     tree = tempfile.mkdtemp(prefix="tree-")
     subprocess.run(["mount", "-o", "loop,ro", IMAGE, tree], check=True)
     try:
-        host, guest = [host_ns(tree)], []
-        while len(guest) < ROUNDS or (len(guest) < ROUNDS_MAX and
-                                      min(host) < SHARE_MIN * min(guest)):
-            guest.append(guest_ns(client))
-            host.append(host_ns(tree))
+        host, guest = host_ns(tree), guest_ns(client)
     finally:
         subprocess.run(["umount", tree], check=True)
         os.rmdir(tree)
+    note(f"a turn: {host:.2f} ns on the host, {guest:.2f} ns in a sandbox: "
+         f"{host / guest:.1%}")
+    best = 0
+    for _ in range(ROUNDS_MAX):
+        best = max(best, gaps(client))
+        if best >= SHARE_MIN:
+            break
     equal({t["timing"] for t in timings(d)}, {"claimed"})
-    got = min(host) / min(guest)
-    note(f"a turn: {min(host):.2f} ns on the host (of "
-         f"{', '.join(f'{x:.2f}' for x in host)}), {min(guest):.2f} ns in a "
-         f"sandbox (of {', '.join(f'{x:.2f}' for x in guest)}): share "
-         f"{got:.1%}")
-    gaps(client)
-    assert got >= SHARE_MIN, f"{got:.1%}"
+    assert best >= SHARE_MIN, f"{best:.1%}"
 
 
 def gaps(client):
@@ -192,6 +184,7 @@ def gaps(client):
     for what, (n, away, middle) in zip(names, parts):
         note(f"not let run for {what}: {n / took * 1e9:.0f} times a second, "
              f"{away / took:.1%} of the time, median {middle / 1e3:.0f} us")
+    return 1 - sum(away for _, away, _ in parts) / took
 
 
 @case(f"a look at the clock is no system call: under {CALL_NS_MAX} ns")
