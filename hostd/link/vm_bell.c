@@ -20,8 +20,7 @@
  * was given the session lets no frame through.
  */
 #include "../clock.h"
-#include "gp_down.h"
-#include "log.h"
+#include "lane.h"
 #include "vm_priv.h"
 #include <errno.h>
 
@@ -61,16 +60,19 @@ void vm_bell_none(struct vm *vm)
 		by_channel(vm);
 }
 
-static void by_channel_resume(struct vm *vm)
+static void resume(struct vm *vm)
 {
-	int rc;
+	int rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
 
-	by_channel(vm);
-	if (vm->state == VM_ENDING)
-		return;
-	rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
 	if (rc)
 		not_heard(vm, rc);
+}
+
+static void by_channel_resume(struct vm *vm)
+{
+	by_channel(vm);
+	if (vm->state != VM_ENDING)
+		resume(vm);
 }
 
 /* ---- by the lane ------------------------------------------------------- */
@@ -94,17 +96,24 @@ static int bind_before(struct vm *vm)
 	return rc;
 }
 
+/* Is it one of its lanes? */
+static bool lane_is_known(struct vm *vm, const struct lane_said *said)
+{
+	vm->lane.idx = said->at.lane;
+	if (said->at.lane < vm->lane.n)
+		return true;
+	vm_end(vm, END_VM_LOST, "hutch-vmm spoke of lane %u of %u",
+	       said->at.lane, vm->lane.n);
+	return false;
+}
+
 void vm_bell_run(struct vm *vm, const struct lane_said *said)
 {
 	uint64_t cmd;
 	int rc;
 
-	if (said->at.lane >= vm->lane.n) {
-		vm_end(vm, END_VM_LOST, "hutch-vmm spoke of lane %u of %u",
-		       said->at.lane, vm->lane.n);
+	if (!lane_is_known(vm, said))
 		return;
-	}
-	vm->lane.idx = said->at.lane;
 	vm->ready_us = clock_mono_us();
 	if (!vm->link->has_lane || !takes_both(vm)) {
 		by_channel_resume(vm);
@@ -127,16 +136,12 @@ void vm_bell_pooled(struct vm *vm, const struct lane_said *said)
 	struct bytes bind = {0};
 	int rc;
 
-	if (said->at.lane >= vm->lane.n) {
-		vm_end(vm, END_VM_LOST, "hutch-vmm spoke of lane %u of %u",
-		       said->at.lane, vm->lane.n);
+	if (!lane_is_known(vm, said))
 		return;
-	}
 	if (!vm->link->has_lane) {
 		by_channel_resume(vm);
 		return;
 	}
-	vm->lane.idx = said->at.lane;
 	vm->lane.at = vm->lane.total = 0;
 	vm->is_bind_given = vm->lane.is_bind = true;
 	rc = vm_bind_put(vm, &bind);
@@ -162,8 +167,6 @@ void vm_bell_refused(struct vm *vm, const struct lane_said *said)
 
 void vm_bell_answer(struct vm *vm, const struct lane_said *said)
 {
-	int rc;
-
 	if (!vm->lane.at) {
 		vm->lane.total = said->at.total;
 		vm->session.state = SES_BINDING;
@@ -181,7 +184,5 @@ void vm_bell_answer(struct vm *vm, const struct lane_said *said)
 	vm->bind_deadline_ms = clock_mono_ms() + vm->link->times.lane_ms;
 	vm_timer_arm(vm);
 	vm->lane.is_resume_unsaid = true;
-	rc = vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
-	if (rc)
-		not_heard(vm, rc);
+	resume(vm);
 }

@@ -90,7 +90,7 @@ bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end)
 
 /* ---- waiting at the doorbell ------------------------------------------ */
 
-/* READY may be on its way, or the rehearsal goes on when the VM does. */
+/* READY may be on its way, or the runner goes on seeding when the VM does. */
 void vm_lane_unready(struct vm *vm)
 {
 	log_warn("%s vm=pooled lane=none: no runner was at its doorbell within "

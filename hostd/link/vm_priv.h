@@ -3,7 +3,6 @@
 #define HUTCHD_VM_PRIV_H
 
 #include "channel.h"
-#include "lane.h"
 #include "link_priv.h"
 #include "template_priv.h"
 #include "vm.h"

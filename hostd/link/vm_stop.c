@@ -35,6 +35,9 @@
 #define FOLDER "stopped"
 
 static const char *const names[] = {"state", "mem", "disk"};
+#define NAMES_N (sizeof(names) / sizeof(*names))
+/* State and memory; the disk may have had its name before. */
+#define NAMES_N_MEMORY 2
 
 struct saving {
 	struct job job;
@@ -69,21 +72,28 @@ static int file_open(int folder, const char *name, int flags, int *ret_fd)
 	return *ret_fd < 0 ? -errno : 0;
 }
 
-static void files_remove(const struct link *l, const char *sandbox)
+/* The first `n` of `names`, and the folder when that leaves it empty. */
+static void names_remove(const struct link *l, const char *sandbox, size_t n)
 {
 	char path[sizeof(FOLDER) + ID_BYTES_MAX + 1];
 	_cleanup_fd_ int folder = -1;
 
 	if (folder_open(l, sandbox, false, &folder))
 		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; i < n; i++)
 		if (unlinkat(folder, names[i], 0) && errno != ENOENT)
 			log_warn("%s cannot remove its file %s: %s", sandbox,
 				 names[i], strerror(errno));
 	snprintf(path, sizeof(path), FOLDER "/%s", sandbox);
-	if (unlinkat(l->state_fd, path, AT_REMOVEDIR))
+	if (unlinkat(l->state_fd, path, AT_REMOVEDIR) &&
+	    (n == NAMES_N || errno != ENOTEMPTY))
 		log_warn("%s cannot remove its folder: %s", sandbox,
 			 strerror(errno));
+}
+
+static void files_remove(const struct link *l, const char *sandbox)
+{
+	names_remove(l, sandbox, NAMES_N);
 }
 
 bool vm_stopped_is_there(const struct link *l, const char *sandbox)
@@ -93,7 +103,7 @@ bool vm_stopped_is_there(const struct link *l, const char *sandbox)
 
 	if (folder_open(l, sandbox, false, &folder))
 		return false;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; i < NAMES_N; i++)
 		if (fstatat(folder, names[i], &st, AT_SYMLINK_NOFOLLOW) ||
 		    !S_ISREG(st.st_mode))
 			return false;
@@ -179,20 +189,6 @@ void vm_stopped_used(struct vm *vm)
 			 vm->spec.sandbox, strerror(errno));
 }
 
-/* Of a stop that failed: the disk may have had its name before. */
-static void memory_remove(const struct vm *vm)
-{
-	char path[sizeof(FOLDER) + ID_BYTES_MAX + 1];
-	_cleanup_fd_ int folder = -1;
-
-	if (folder_open(vm->link, vm->spec.sandbox, false, &folder))
-		return;
-	for (int i = 0; i < 2; i++)
-		unlinkat(folder, names[i], 0);
-	snprintf(path, sizeof(path), FOLDER "/%s", vm->spec.sandbox);
-	unlinkat(vm->link->state_fd, path, AT_REMOVEDIR); /* if it is empty */
-}
-
 /* ---- ends of a stop --------------------------------------------------- */
 
 static void saving_free(struct saving *s)
@@ -231,7 +227,7 @@ static void failed(struct vm *vm, const char *what, int rc)
 		 text);
 	if (vm->saving) {
 		saving_free(vm->saving);
-		memory_remove(vm);
+		names_remove(vm->link, vm->spec.sandbox, NAMES_N_MEMORY);
 	}
 	vm->saving = NULL;
 	vm->state = VM_RUNNING;
