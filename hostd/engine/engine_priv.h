@@ -131,10 +131,10 @@ struct box {
 /* ---- limits.c, admit.c
  * ---------------------------------------------------------- */
 
-/* Who may run, and is the request inside its limits?  Fills in defaults in
- * *ret_limits and *ret_timeout_ms; 0, or -1 with err. */
+/* Who may run, and is the request inside its limits?  *ret_limits and its
+ * command (texts borrowed from `spec`) get the defaults; 0, or -1 with err. */
 int run_spec_check(const struct caller *who, const struct run_spec *spec,
-		   struct limits *ret_limits, uint32_t *ret_timeout_ms,
+		   struct limits *ret_limits, struct command_spec *ret_work,
 		   struct err *err);
 /* The same of a held sandbox and of a command on one: `spec` gets the
  * defaults. */

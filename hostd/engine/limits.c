@@ -174,10 +174,10 @@ static int base_check(const char *name, const struct limits *limits,
 }
 
 int run_spec_check(const struct caller *who, const struct run_spec *spec,
-		   struct limits *ret_limits, uint32_t *ret_timeout_ms,
+		   struct limits *ret_limits, struct command_spec *ret_work,
 		   struct err *err)
 {
-	struct command_spec work = {
+	*ret_work = (struct command_spec){
 		.code = spec->code,
 		.input = spec->input,
 		.config = spec->config,
@@ -187,13 +187,11 @@ int run_spec_check(const struct caller *who, const struct run_spec *spec,
 		.timeout_ms = spec->timeout_ms,
 		.env = spec->env,
 	};
-
-	if (caller_check(who, err) || work_check(&work, err) ||
+	if (caller_check(who, err) || work_check(ret_work, err) ||
 	    limits_check(&spec->limits, ret_limits, err) ||
 	    wait_check(spec->wait_ms, err) ||
 	    base_check(spec->template_name, ret_limits, err))
 		return -1;
-	*ret_timeout_ms = work.timeout_ms;
 	return 0;
 }
 

@@ -78,25 +78,30 @@ static void expires_in(struct box *b, uint32_t seconds)
 	b->rec.expires_ms = b->rec.created_ms + (int64_t)seconds * 1000;
 }
 
+/* b: NULL = there was no memory for it. */
+static void box_begin(struct box *b, struct waiter *w, enum wait_for what,
+		      uint32_t wait_ms)
+{
+	if (!b) {
+		refuse_no_memory(w);
+	} else if (!has_images(b, w)) {
+		box_discard(b);
+	} else {
+		waiter_join(w, b, b->begin.cmd, what, wait_ms);
+		begin_start(&b->begin);
+	}
+}
+
 /* ---- one call ----------------------------------------------------------- */
 
 static struct box *run_new(struct engine *e, const struct caller *who,
 			   const struct run_spec *spec,
-			   const struct limits *limits, uint32_t timeout_ms)
+			   const struct limits *limits,
+			   const struct command_spec *work)
 {
-	struct command_spec cmd = {
-		.code = spec->code,
-		.input = spec->input,
-		.config = spec->config,
-		.code_len = spec->code_len,
-		.input_len = spec->input_len,
-		.config_len = spec->config_len,
-		.timeout_ms = timeout_ms,
-		.env = spec->env,
-	};
 	struct box *b =
 		box_new(e, who, SBX_KIND_ONE_CALL, spec->template_name, limits);
-	struct cmd *c = b ? cmd_new(b, &cmd) : NULL;
+	struct cmd *c = b ? cmd_new(b, work) : NULL;
 
 	if (!c) {
 		if (b)
@@ -108,7 +113,7 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 	key_take(&b->begin, spec->key, spec->request_hash);
 	/* Room for preparing the template beside the run itself. */
 	expires_in(b, ENGINE_EXPIRES_IN_SECONDS_DEFAULT +
-			      (timeout_ms + 999) / 1000);
+			      (work->timeout_ms + 999) / 1000);
 	return b;
 }
 
@@ -117,10 +122,9 @@ int engine_run(struct engine *e, const struct caller *who,
 	       struct waiter **ret_waiter)
 {
 	struct waiter *w = waiter_new(e, fn, NULL, ctx);
-	uint32_t timeout_ms = 0;
+	struct command_spec work;
 	struct limits limits = {0};
 	struct err err = {0};
-	struct box *b;
 
 	if (!w)
 		return -ENOMEM;
@@ -128,23 +132,15 @@ int engine_run(struct engine *e, const struct caller *who,
 		*ret_waiter = w;
 	if (is_ending(e, w))
 		return 0;
-	if (run_spec_check(who, spec, &limits, &timeout_ms, &err)) {
+	if (run_spec_check(who, spec, &limits, &work, &err)) {
 		waiter_refuse(w, &err);
 		return 0;
 	}
 	if (is_joined(e, who, OPERATION_SANDBOX, spec->key, spec->request_hash,
 		      w, WAIT_COMMAND_END, spec->wait_ms))
 		return 0;
-	b = run_new(e, who, spec, &limits, timeout_ms);
-	if (!b) {
-		refuse_no_memory(w);
-	} else if (!has_images(b, w)) {
-		box_discard(b);
-	} else {
-		waiter_join(w, b, b->begin.cmd, WAIT_COMMAND_END,
-			    spec->wait_ms);
-		begin_start(&b->begin);
-	}
+	box_begin(run_new(e, who, spec, &limits, &work), w, WAIT_COMMAND_END,
+		  spec->wait_ms);
 	return 0;
 }
 
@@ -176,7 +172,6 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 	struct waiter *w = waiter_new(e, NULL, fn, ctx);
 	struct create_spec spec = *asked;
 	struct err err = {0};
-	struct box *b;
 
 	if (!w)
 		return -ENOMEM;
@@ -191,15 +186,8 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 	if (is_joined(e, who, OPERATION_SANDBOX, spec.key, spec.request_hash, w,
 		      WAIT_SANDBOX_STARTED, spec.wait_ms))
 		return 0;
-	b = held_new(e, who, &spec);
-	if (!b) {
-		refuse_no_memory(w);
-	} else if (!has_images(b, w)) {
-		box_discard(b);
-	} else {
-		waiter_join(w, b, NULL, WAIT_SANDBOX_STARTED, spec.wait_ms);
-		begin_start(&b->begin);
-	}
+	box_begin(held_new(e, who, &spec), w, WAIT_SANDBOX_STARTED,
+		  spec.wait_ms);
 	return 0;
 }
 
