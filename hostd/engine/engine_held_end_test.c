@@ -9,21 +9,6 @@
 
 #include <cmocka.h>
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_vfs_calm();
-	env_finish();
-	return 0;
-}
-
 /* ---- ends of the sandbox ------------------------------------------------ */
 
 static void a_deleted_one_cancels_its_commands(void **state)
@@ -41,7 +26,7 @@ static void a_deleted_one_cancels_its_commands(void **state)
 	fake_started(0, 2);
 	env_settle();
 	fake.is_slow_to_go = true;
-	call_delete_sandbox(&x, c.sbx.id);
+	call_delete(&x, c.sbx.id);
 	call_wait(&x);
 	assert_int_equal(x.sbx.status, SBX_DESTROYING);
 	for (int i = 0; i < 3; i++) {
@@ -82,7 +67,7 @@ static void a_command_and_a_delete_at_once(void **state)
 	(void)state;
 	begin_held(&c, "k");
 	call_echo(&x, c.sbx.id, "c", 30000);
-	call_delete_sandbox(&y, c.sbx.id);
+	call_delete(&y, c.sbx.id);
 	call_wait(&x);
 	call_wait(&y);
 	assert_int_equal(x.cmd.status, CMD_CANCELLED);
@@ -213,7 +198,7 @@ static void one_that_waits_is_taken(void **state)
 	assert_string_equal(c.sbx.id, fake.vms[0].spec.sandbox);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

@@ -16,21 +16,6 @@
 
 static const char *const echo[] = {"echo", "hello", NULL};
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	unsetenv("HUTCH_TEST_CLOCK");
-	env_finish();
-	return 0;
-}
-
 /* ---- sandboxes --------------------------------------------------------- */
 
 static void one_is_made_and_held(void **state)
@@ -70,7 +55,7 @@ static void one_is_made_and_held(void **state)
 	assert_int_equal(stats.sandboxes_live, 1);
 	assert_int_equal(stats.commands_live, 0);
 	/* When it is over, the key finds its record. */
-	call_delete_sandbox(&other, c.sbx.id);
+	call_delete(&other, c.sbx.id);
 	call_wait(&other);
 	env_settle();
 	assert_true(list_is_empty(&env.e->boxes));
@@ -140,7 +125,7 @@ static void places_are_counted(void **state)
 	call_wait(&c[5]);
 	assert_string_equal(c[5].sbx.id, c[3].sbx.id);
 	/* The refused key is not burnt. */
-	call_delete_sandbox(&c[5], c[0].sbx.id);
+	call_delete(&c[5], c[0].sbx.id);
 	call_wait(&c[5]);
 	env_settle();
 	begin_held(&c[5], "full");
@@ -175,20 +160,14 @@ static void one_that_cannot_start(void **state)
 
 static void an_expired_one_is_destroyed(void **state)
 {
-	char path[256];
 	struct call c, cmd;
-	FILE *f;
 
 	(void)state;
 	begin_held(&c, "k");
 	call_echo(&cmd, c.sbx.id, "c", 30000);
 	env_settle();
 	fake_started(0, 1);
-	snprintf(path, sizeof(path), "%s/clock", env.f.dir);
-	f = fopen(path, "we");
-	fprintf(f, "%d\n", 3600 * 1000 + 1000);
-	fclose(f);
-	setenv("HUTCH_TEST_CLOCK", path, 1);
+	env_pass(3600 * 1000 + 1000);
 	call_wait(&cmd); /* its wait is over, too: whichever was first */
 	env_settle();
 	assert_int_equal(command_now(cmd.cmd.id), CMD_CANCELLED);
@@ -319,7 +298,7 @@ static void the_queue_is_in_order_and_bounded(void **state)
 	assert_string_equal(x.cmd.id, cmds[39].cmd.id);
 	call_finish(&x);
 	/* One that waits is cancelled without a word to the guest. */
-	call_cancel_command(&x, cmds[RUN_MAX].cmd.id);
+	call_cancel(&x, cmds[RUN_MAX].cmd.id);
 	call_wait(&x);
 	assert_int_equal(x.cmd.status, CMD_CANCELLED);
 	assert_int_equal(fake.vms[0].n_kills, 0);
@@ -429,7 +408,7 @@ static void ends_before_the_start(void **state)
 	call_echo(&x, c.sbx.id, "c2", 30000);
 	env_settle();
 	b = container_of(env.e->boxes.next, struct box, node);
-	call_cancel_command(&y, cmd_by_number(b, 2)->rec.id);
+	call_cancel(&y, cmd_by_number(b, 2)->rec.id);
 	env_settle();
 	assert_int_equal(fake.vms[0].killed, 2);
 	fake_end(0, GP_END_CANCELLED, 0, NULL);
@@ -441,7 +420,7 @@ static void ends_before_the_start(void **state)
 	call_finish(&y);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

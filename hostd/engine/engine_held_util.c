@@ -48,21 +48,6 @@ void call_echo(struct call *c, const char *sandbox, const char *key,
 	call_command(c, &spec);
 }
 
-void call_cancel_command(struct call *c, const char *id)
-{
-	memset(c, 0, sizeof(*c));
-	assert_int_equal(
-		engine_command_cancel(env.e, &env.who, id, on_call_run, c), 0);
-}
-
-void call_delete_sandbox(struct call *c, const char *id)
-{
-	memset(c, 0, sizeof(*c));
-	assert_int_equal(
-		engine_sandbox_delete(env.e, &env.who, id, on_call_sandbox, c),
-		0);
-}
-
 struct sandbox_rec sandbox_now(const char *id)
 {
 	struct call c = {0};

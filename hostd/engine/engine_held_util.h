@@ -11,8 +11,6 @@ void call_command(struct call *c, const struct command_spec *spec);
 /* echo hello, under this key. */
 void call_echo(struct call *c, const char *sandbox, const char *key,
 	       uint32_t wait_ms);
-void call_cancel_command(struct call *c, const char *id);
-void call_delete_sandbox(struct call *c, const char *id);
 /* What a client sees now. */
 struct sandbox_rec sandbox_now(const char *id);
 enum command_status command_now(const char *id);

@@ -8,20 +8,6 @@
 
 #include <cmocka.h>
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	env_finish();
-	return 0;
-}
-
 /* ---- one key
  * ------------------------------------------------------------------------ */
 
@@ -423,7 +409,7 @@ static void a_storm(void **state)
 			 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

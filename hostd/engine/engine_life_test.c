@@ -10,41 +10,6 @@
 
 #include <cmocka.h>
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_vfs_calm();
-	unsetenv("HUTCH_TEST_CLOCK");
-	env_finish();
-	return 0;
-}
-
-static void call_cancel(struct call *c, const char *id)
-{
-	memset(c, 0, sizeof(*c));
-	c->is_inside = true;
-	assert_int_equal(
-		engine_command_cancel(env.e, &env.who, id, on_call_run, c), 0);
-	c->is_inside = false;
-}
-
-static void call_delete(struct call *c, const char *id)
-{
-	memset(c, 0, sizeof(*c));
-	c->is_inside = true;
-	assert_int_equal(
-		engine_sandbox_delete(env.e, &env.who, id, on_call_sandbox, c),
-		0);
-	c->is_inside = false;
-}
-
 static void call_sandbox(struct call *c, const char *id)
 {
 	memset(c, 0, sizeof(*c));
@@ -142,17 +107,11 @@ static void a_sandbox_is_deleted(void **state)
 
 static void an_expired_sandbox_ends(void **state)
 {
-	char path[256];
 	struct call c, x;
-	FILE *f;
 
 	(void)state;
 	begin_run(&c, "k", true);
-	snprintf(path, sizeof(path), "%s/clock", env.f.dir);
-	f = fopen(path, "we");
-	fprintf(f, "%d\n", (3600 + 60) * 1000 + 1000);
-	fclose(f);
-	setenv("HUTCH_TEST_CLOCK", path, 1);
+	env_pass((3600 + 60) * 1000 + 1000);
 	call_get(&x, c.cmd.id, 30000);
 	call_wait(&x);
 	assert_int_equal(x.cmd.status, CMD_CANCELLED);
@@ -454,7 +413,7 @@ static void nodes_are_checked(void **state)
 	}
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

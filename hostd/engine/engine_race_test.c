@@ -15,20 +15,6 @@
 #define RUNS  120
 #define CALLS 12
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	env_finish();
-	return 0;
-}
-
 struct log_call {
 	int n_answers;
 };
@@ -196,7 +182,8 @@ static void test_k11(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_k11, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_k11, env_setup,
+						env_teardown),
 	};
 
 	return cmocka_run_group_tests_name("engine_race", tests, NULL, NULL);

@@ -12,22 +12,6 @@
 
 #include <cmocka.h>
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_vfs_calm();
-	unsetenv("HUTCH_TEST_CLOCK");
-	env_finish();
-	return 0;
-}
-
 static void call_stop(struct call *c, const char *id)
 {
 	memset(c, 0, sizeof(*c));
@@ -46,22 +30,6 @@ static void call_resume(struct call *c, const char *id)
 		engine_sandbox_resume(env.e, &env.who, id, on_call_sandbox, c),
 		0);
 	c->is_inside = false;
-}
-
-static void pass(int64_t ms)
-{
-	static char path[256], next[300];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/clock", env.f.dir);
-	snprintf(next, sizeof(next), "%s.next", path);
-	f = fopen(next, "we");
-	assert_non_null(f);
-	fprintf(f, "%lld\n", (long long)ms);
-	fclose(f);
-	assert_int_equal(rename(next, path), 0);
-	setenv("HUTCH_TEST_CLOCK", path, 1);
-	env_settle();
 }
 
 /* Made, running, stopped. */
@@ -135,7 +103,7 @@ static void one_stops_and_goes_on(void **state)
 	call_wait(&x);
 	assert_int_equal(x.sbx.status, SBX_RUNNING);
 	assert_int_equal(fake.n_vms, 2);
-	call_delete_sandbox(&x, c.sbx.id);
+	call_delete(&x, c.sbx.id);
 	call_wait(&x);
 	env_settle();
 	assert_string_equal(fake.removed, c.sbx.id);
@@ -304,7 +272,7 @@ static void ends_of_all_kinds(void **state)
 	call_resume(&y, c.sbx.id); /* it stops */
 	call_wait(&y);
 	assert_int_equal(y.err.code, ERR_NOT_RUNNING);
-	call_delete_sandbox(&y, c.sbx.id);
+	call_delete(&y, c.sbx.id);
 	call_wait(&y);
 	call_wait(&x);
 	env_settle();
@@ -320,7 +288,7 @@ static void ends_of_all_kinds(void **state)
 	assert_int_equal(x.err.code, ERR_SANDBOX_NOT_FOUND);
 	/* Deleted when it is stopped; its VM is lost while it stops. */
 	begin_stopped(&c, "d");
-	call_delete_sandbox(&x, c.sbx.id);
+	call_delete(&x, c.sbx.id);
 	call_wait(&x);
 	env_settle();
 	assert_int_equal(sandbox_now(c.sbx.id).status, SBX_DESTROYED);
@@ -347,24 +315,29 @@ static void an_idle_one_is_stopped(void **state)
 
 	(void)state;
 	begin_held(&c, "k");
-	pass(299000);
+	env_pass(299000);
+	env_settle();
 	assert_int_equal(fake.vms[0].n_stops, 0);
 	call_echo(&cmd, c.sbx.id, "a", 0);
 	call_wait(&cmd);
 	fake_started(0, 1);
-	pass(1000000);
+	env_pass(1000000);
+	env_settle();
 	assert_int_equal(fake.vms[0].n_stops, 0);
 	fake_end(0, GP_END_EXITED, 0, NULL);
-	pass(1000000 + 299000);
+	env_pass(1000000 + 299000);
+	env_settle();
 	assert_int_equal(fake.vms[0].n_stops, 0);
-	pass(1000000 + 301000);
+	env_pass(1000000 + 301000);
+	env_settle();
 	assert_int_equal(fake.vms[0].n_stops, 1);
 	fake_stopped(0, NULL);
 	env_settle();
 	assert_int_equal(sandbox_now(c.sbx.id).status, SBX_STOPPED);
 	call_finish(&cmd);
 	/* LBB-50: it expires as if it ran. */
-	pass(3601000);
+	env_pass(3601000);
+	env_settle();
 	assert_int_equal(sandbox_now(c.sbx.id).status, SBX_DESTROYED);
 	assert_int_equal(sandbox_now(c.sbx.id).reason, END_TIMEOUT);
 	assert_string_equal(fake.removed, c.sbx.id);
@@ -429,7 +402,7 @@ static void a_full_disk(void **state)
 	assert_int_equal(x.sbx.status, SBX_RUNNING);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

@@ -8,20 +8,6 @@
 
 #include <cmocka.h>
 
-static int setup(void **state)
-{
-	(void)state;
-	env_init();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	env_finish();
-	return 0;
-}
-
 static void the_sum(void **state)
 {
 	struct call c;
@@ -493,7 +479,7 @@ static void secrets_reach_the_guest_only(void **state)
 	assert_int_equal(system(cmd), 0);
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {

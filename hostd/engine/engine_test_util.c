@@ -2,6 +2,7 @@
 #include "engine_test_util.h"
 #include "../clock.h"
 #include "../link/template.h"
+#include "../store/test_vfs.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -474,6 +475,57 @@ void call_run(struct call *c, const char *key, const struct run_spec *spec,
 	c->is_inside = true;
 	assert_int_equal(engine_run(env.e, &env.who, spec ? spec : &sum,
 				    on_call_run, c, &c->w),
+			 0);
+	c->is_inside = false;
+}
+
+int env_setup(void **state)
+{
+	(void)state;
+	env_init();
+	return 0;
+}
+
+int env_teardown(void **state)
+{
+	(void)state;
+	test_vfs_calm();
+	unsetenv("HUTCH_TEST_CLOCK");
+	env_finish();
+	return 0;
+}
+
+void env_pass(int64_t ms)
+{
+	static char path[256], next[300];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/clock", env.f.dir);
+	snprintf(next, sizeof(next), "%s.next", path);
+	f = fopen(next, "we");
+	assert_non_null(f);
+	fprintf(f, "%lld\n", (long long)ms);
+	fclose(f);
+	assert_int_equal(rename(next, path), 0);
+	setenv("HUTCH_TEST_CLOCK", path, 1);
+}
+
+void call_cancel(struct call *c, const char *command)
+{
+	memset(c, 0, sizeof(*c));
+	c->is_inside = true;
+	assert_int_equal(
+		engine_command_cancel(env.e, &env.who, command, on_call_run, c),
+		0);
+	c->is_inside = false;
+}
+
+void call_delete(struct call *c, const char *sandbox)
+{
+	memset(c, 0, sizeof(*c));
+	c->is_inside = true;
+	assert_int_equal(engine_sandbox_delete(env.e, &env.who, sandbox,
+					       on_call_sandbox, c),
 			 0);
 	c->is_inside = false;
 }

@@ -78,6 +78,12 @@ void env_init(void);
 void env_start(void); /* store, recovery, engine */
 void env_stop(void);  /* as main does: engine, VMs, store */
 void env_finish(void);
+/* setup and teardown of a test: env_init; a calm disk, the real clock,
+ * env_finish. */
+int env_setup(void **state);
+int env_teardown(void **state);
+/* The clock stands so much ahead from now on. */
+void env_pass(int64_t ms);
 /* Let the loop run until nothing more happens for a moment. */
 void env_settle(void);
 void env_loop_for(int64_t ms); /* without a store operation of ours */
@@ -96,6 +102,8 @@ void call_finish(struct call *c);
 void call_run(struct call *c, const char *key, const struct run_spec *spec,
 	      uint32_t wait_ms);
 void call_get(struct call *c, const char *command, uint32_t wait_ms);
+void call_cancel(struct call *c, const char *command);
+void call_delete(struct call *c, const char *sandbox);
 void call_wait(struct call *c); /* until it is answered */
 void on_call_run(void *ctx, const struct err *e, const struct sandbox_rec *s,
 		 const struct command_rec *cmd);
