@@ -265,7 +265,8 @@ struct waiter {
 	engine_sandbox_fn sandbox_fn;
 	void *ctx;
 	struct loop_timer timer;
-	bool is_due; /* its time is over: the present state will do */
+	bool is_due;	 /* its time is over: the present state will do */
+	bool is_refused; /* with `err`, when the box's state is told */
 	bool is_cancelled;
 	bool is_answering; /* its function runs */
 	bool is_posted;	   /* `call` is on its way */
@@ -300,7 +301,8 @@ void waiter_read_by_key(struct waiter *w, const struct store_begin *key,
 /* A sandbox that is not in memory has ended, or is not there. */
 void waiter_refuse_over(struct waiter *w, const char *environment,
 			const char *graph, const char *sandbox);
-/* All that wait for this. */
+/* All that wait for this, once what is so is told: a client that looks after
+ * the refusal sees what it says. */
 void box_refuse_all(struct box *b, enum wait_for what, const struct err *err);
 /* The error for a failed store operation on `what` ("sandbox", "command"). */
 void store_error(struct err *err, enum err_code not_found, const char *what,

@@ -72,6 +72,8 @@ static bool is_ready(const struct waiter *w)
 		return false;
 	if (w->is_due)
 		return true;
+	if (w->is_refused)
+		return b->told.status == b->rec.status;
 	switch (w->what) {
 	case WAIT_COMMAND_END:
 		return command_status_is_final(c->told.status);
@@ -91,6 +93,10 @@ static void answer_from_memory(struct waiter *w)
 {
 	struct command_rec rec;
 
+	if (w->is_refused) {
+		waiter_answer(w, &w->err, NULL, NULL);
+		return;
+	}
 	if (w->cmd)
 		rec = cmd_told(w->cmd);
 	waiter_answer(w, NULL, &w->box->told, w->cmd ? &rec : NULL);
@@ -159,14 +165,13 @@ void begin_refuse_all(struct begin *g, const struct err *err)
 
 void box_refuse_all(struct box *b, enum wait_for what, const struct err *err)
 {
-	struct list *n, *tmp;
-
-	list_for_each_safe(n, tmp, &b->waiters)
-	{
+	for (struct list *n = b->waiters.next; n != &b->waiters; n = n->next) {
 		struct waiter *w = container_of(n, struct waiter, node);
 
-		if (w->what == what)
-			refuse_later(w, err);
+		if (w->what != what)
+			continue;
+		w->err = *err;
+		w->is_refused = true;
 	}
 }
 
