@@ -144,6 +144,15 @@ static void d3_len_short_of_descriptors(void **state)
 	close(fd);
 }
 
+/* A connect to another CID ends at once: RST in that one's name. */
+static void refused_by(uint64_t cid)
+{
+	struct pkt p;
+
+	rx_expect(&ch, OP_RST, 9, 1024, &p);
+	assert_int_equal(p.src_cid, cid);
+}
+
 static void d4_d5_foreign_addresses(void **state)
 {
 	static const uint64_t cids[] = {0,	    1,		4,
@@ -163,8 +172,15 @@ static void d4_d5_foreign_addresses(void **state)
 			       .dst_cid = cids[i]),
 			   NULL, 0);
 			n += 2;
+			if (op == OP_REQUEST)
+				refused_by(cids[i]);
 		}
 	}
+	tx(&ch,
+	   PKT(.op = OP_REQUEST, .src_port = 9, .dst_port = 1024,
+	       .dst_cid = CH_CID),
+	   NULL, 0);
+	refused_by(CH_CID);
 	/* The host's own CID as sender, this guest's own as receiver. */
 	tx(&ch,
 	   PKT(.op = OP_RST, .src_port = 9, .dst_port = 1024,
@@ -174,7 +190,7 @@ static void d4_d5_foreign_addresses(void **state)
 	   PKT(.op = OP_RST, .src_port = 9, .dst_port = 1024,
 	       .dst_cid = CH_CID),
 	   NULL, 0);
-	assert_int_equal(drops(), n + 2);
+	assert_int_equal(drops(), n + 3);
 	rx_none(&ch);
 	assert_int_equal(n_conns(), 1);
 	assert_int_equal(ch.n_asks, 1);

@@ -45,7 +45,6 @@ static struct vsock *vsock_of(struct virtio_dev *d)
 static void hdr_put(struct vsock *v, const struct vq_chain *chain,
 		    struct vsock_hdr h)
 {
-	h.src_cid = VSOCK_CID_HOST;
 	h.dst_cid = v->guest_cid;
 	h.type = VSOCK_TYPE_STREAM;
 	vq_out(chain, 0, &h, sizeof(h));
@@ -58,6 +57,7 @@ static void conn_hdr_put(struct conn *c, const struct vq_chain *chain,
 	c->due &= ~(uint32_t)DUE_CREDIT;
 	hdr_put(c->v, chain,
 		(struct vsock_hdr){
+			.src_cid = VSOCK_CID_HOST,
 			.src_port = c->dst_port,
 			.dst_port = c->src_port,
 			.len = len,
@@ -76,6 +76,7 @@ static void rst_put(struct vsock *v, const struct vq_chain *chain)
 	v->n_rsts--;
 	hdr_put(v, chain,
 		(struct vsock_hdr){
+			.src_cid = r.host_cid,
 			.src_port = r.host_port,
 			.dst_port = r.guest_port,
 			.op = VSOCK_OP_RST,

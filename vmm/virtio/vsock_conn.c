@@ -176,7 +176,8 @@ void conn_kill(struct conn *c)
 	conn_settle(c);
 }
 
-void rst_add(struct vsock *v, uint32_t guest_port, uint32_t host_port)
+void rst_add_from(struct vsock *v, uint64_t cid, uint32_t guest_port,
+		  uint32_t host_port)
 {
 	v->stats.resets++;
 	if (v->n_rsts == VSOCK_RSTS_MAX) {
@@ -184,7 +185,12 @@ void rst_add(struct vsock *v, uint32_t guest_port, uint32_t host_port)
 		return;
 	}
 	v->rst[(v->rst_at + v->n_rsts++) % VSOCK_RSTS_MAX] =
-		(struct rst){guest_port, host_port};
+		(struct rst){cid, guest_port, host_port};
+}
+
+void rst_add(struct vsock *v, uint32_t guest_port, uint32_t host_port)
+{
+	rst_add_from(v, VSOCK_CID_HOST, guest_port, host_port);
 }
 
 void conn_reset(struct conn *c)

@@ -1,7 +1,9 @@
 /*
  * What the guest sends: one packet at a time, copied, checked, acted on.
  *
- * A packet that cannot be from this guest to its host is dropped and counted.
+ * A packet that cannot be from this guest to its host is dropped and counted;
+ * so is one to another CID, but its REQUEST is answered by RST in that one's
+ * name, so that connect fails at once and not by the guest's own time-out.
  * One that names no connection, or breaks a connection's rules, is answered by
  * RST once and leaves no state.  A reset is never answered.  The length in the
  * header is believed only as far as the descriptors go.
@@ -72,9 +74,17 @@ static void on_open(struct conn *c, const struct vsock_hdr *h,
 	}
 }
 
-static bool is_addressed(const struct vsock *v, const struct vsock_hdr *h)
+/* From this guest to its host?  Else it is counted, and that is its end. */
+static bool is_addressed(struct vsock *v, const struct vsock_hdr *h)
 {
-	return h->src_cid == v->guest_cid && h->dst_cid == VSOCK_CID_HOST;
+	bool is_ours = h->src_cid == v->guest_cid;
+
+	if (is_ours && h->dst_cid == VSOCK_CID_HOST)
+		return true;
+	v->stats.drops++;
+	if (is_ours && h->op == VSOCK_OP_REQUEST)
+		rst_add_from(v, h->dst_cid, h->src_port, h->dst_port);
+	return false;
 }
 
 static bool is_sound(const struct vsock_hdr *h, const struct vq_chain *chain)
@@ -89,11 +99,12 @@ void vsock_packet_take(struct vsock *v, const struct vq_chain *chain)
 	struct vsock_hdr h;
 	struct conn *c;
 
-	if (vq_in(chain, 0, &h, sizeof(h)) != sizeof(h) ||
-	    !is_addressed(v, &h)) {
+	if (vq_in(chain, 0, &h, sizeof(h)) != sizeof(h)) {
 		v->stats.drops++;
 		return;
 	}
+	if (!is_addressed(v, &h))
+		return;
 	c = conn_find(v, h.src_port, h.dst_port);
 	if (h.op == VSOCK_OP_RST) {
 		if (c)

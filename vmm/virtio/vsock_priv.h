@@ -93,6 +93,7 @@ struct conn {
 };
 
 struct rst {
+	uint64_t host_cid; /* whom the guest spoke to */
 	uint32_t guest_port, host_port;
 };
 
@@ -131,6 +132,9 @@ void conn_kill(struct conn *c);
 void conn_reset(struct conn *c);
 void conns_kill_all(struct vsock *v);
 void rst_add(struct vsock *v, uint32_t guest_port, uint32_t host_port);
+/* The same, as from another than the host. */
+void rst_add_from(struct vsock *v, uint64_t cid, uint32_t guest_port,
+		  uint32_t host_port);
 /* Take over the owner's answer. */
 void conn_answered(struct conn *c);
 /* New numbers from a packet; -EPROTO if they cannot be. */
