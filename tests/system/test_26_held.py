@@ -523,6 +523,21 @@ def cli():
     equal((p.stdout, p.stderr.splitlines()[0]),
           ('box "q" --x a b\n/tmp\n', "bad"))
     assert "exit code 7" in p.stderr, p
+    name = os.path.join(os.environ["TMPDIR"], "stdin")
+    with open(name, "w") as f:
+        f.write("one\ntwo \u00e9\n")
+    p = box("exec", "--stdin", name, sandbox, "--", "tail", "-n", "1")
+    equal(p.stdout, "two \u00e9\n")
+    with open(name, "wb") as f:
+        f.write(b"\xff")
+    p = box("exec", "--stdin", name, sandbox, "cat", status=64)
+    assert "not UTF-8" in p.stderr, p
+    for argv, word in (
+            (["exec", "--memory", "128", sandbox, "true"], "--memory"),
+            (["stop", "--env", "A=b", sandbox], "--env"),
+            (["exec", sandbox, "--"], "a program is missing")):
+        p = box(*argv, status=64)
+        assert word in p.stderr, p
     p = box("exec", "--timeout-s", "1", sandbox, "sleep", "60", status=124)
     assert "timed out" in p.stderr, p
     equal(box("stop", sandbox).stdout, f"{sandbox} stopped\n")

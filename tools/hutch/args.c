@@ -56,14 +56,17 @@ static int set(const struct opt *o, const char *value, struct err *e)
 }
 
 /* One option at argv[*i]; *i moves over a value of its own. */
-static int parse_option(int argc, char **argv, int *i, const struct opt *opts,
-			const struct opt *more, struct err *e)
+static int parse_option(struct args *a, int argc, char **argv, int *i,
+			const struct opt *opts, const struct opt *more,
+			struct err *e)
 {
 	const char *name = argv[*i] + 2, *eq = strchr(name, '=');
 	size_t len = eq ? (size_t)(eq - name) : strlen(name);
 	const struct opt *o = find(opts, name, len);
 
-	if (!o)
+	if (o)
+		a->given |= 1ull << (o - opts);
+	else
 		o = find(more, name, len);
 	if (!o)
 		return err_set(e, ERR_INVALID_REQUEST, NULL,
@@ -101,7 +104,7 @@ int args_parse(struct args *a, int argc, char **argv, const struct opt *opts,
 			continue;
 		}
 		if (!is_over && arg[0] == '-' && arg[1] == '-') {
-			if (parse_option(argc, argv, &i, opts, more, e))
+			if (parse_option(a, argc, argv, &i, opts, more, e))
 				return -1;
 			continue;
 		}
@@ -125,7 +128,8 @@ void args_help(const struct opt *opts, FILE *out)
 
 		snprintf(left, sizeof(left), "--%s%s%s", o->name,
 			 o->arg ? " " : "", o->arg ? o->arg : "");
-		fprintf(out, "  %-22s %s\n", left, o->help);
+		fprintf(out, "  %-22s %s%s%s\n", left, o->of ? o->of : "",
+			o->of ? ": " : "", o->help);
 	}
 }
 
@@ -138,5 +142,32 @@ int args_expect(const struct args *a, size_t min, size_t max, const char *what,
 	if (a->n > max)
 		return err_set(e, ERR_INVALID_REQUEST, NULL,
 			       "unexpected argument \"%s\"", a->rest[max]);
+	return 0;
+}
+
+/* Is it one of the words of "create, exec"? */
+static bool is_listed(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = list; *p; p += strspn(p, ", ")) {
+		size_t n = strcspn(p, ", ");
+
+		if (n == len && !memcmp(p, word, n))
+			return true;
+		p += n;
+	}
+	return false;
+}
+
+int args_expect_of(const struct args *a, const struct opt *opts,
+		   const char *verb, struct err *e)
+{
+	for (const struct opt *o = opts; o->name; o++)
+		if (o->of && (a->given >> (o - opts) & 1) &&
+		    !is_listed(o->of, verb))
+			return err_set(e, ERR_INVALID_REQUEST, o->name,
+				       "--%s is an option of %s, not of %s",
+				       o->name, o->of, verb);
 	return 0;
 }

@@ -4,7 +4,8 @@
  *
  * `--name VALUE` and `--name=VALUE` are the same; `--` ends the options; an
  * option may stand before or after the other arguments.  A value out of range,
- * an unknown name or a missing argument is refused by name.
+ * an unknown name or a missing argument is refused by name.  A command with
+ * verbs (`key create`) names in a row the verbs that the option is for.
  */
 #ifndef HUTCH_CLI_ARGS_H
 #define HUTCH_CLI_ARGS_H
@@ -34,12 +35,14 @@ struct opt {
 	void *dst;
 	uint64_t min, max;
 	const char *help;
+	const char *of; /* "create, exec": only for these; NULL = all */
 };
 
 struct args {
 	const char *rest[ARGS_LIST_MAX]; /* what is not an option */
 	size_t n;
 	bool is_help;
+	uint64_t given; /* which rows of the first table came, by bit */
 };
 
 /*
@@ -54,5 +57,9 @@ void args_help(const struct opt *opts, FILE *out);
 /* Between min and max values in `rest`; `what` names them in the message. */
 int args_expect(const struct args *a, size_t min, size_t max, const char *what,
 		struct err *e);
+
+/* Were only options of this verb given? */
+int args_expect_of(const struct args *a, const struct opt *opts,
+		   const char *verb, struct err *e);
 
 #endif

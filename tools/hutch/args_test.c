@@ -14,10 +14,10 @@ static struct {
 } got;
 
 static const struct opt opts[] = {
-	{"flag", NULL, OPT_FLAG, &got.flag, 0, 0, "a flag"},
-	{"text", "TEXT", OPT_TEXT, &got.text, 0, 0, "a text"},
-	{"number", "N", OPT_U64, &got.number, 1, 100, "a number"},
-	{"list", "X", OPT_LIST, &got.list, 0, 0, "many"},
+	{"flag", NULL, OPT_FLAG, &got.flag, 0, 0, "a flag", NULL},
+	{"text", "TEXT", OPT_TEXT, &got.text, 0, 0, "a text", NULL},
+	{"number", "N", OPT_U64, &got.number, 1, 100, "a number", NULL},
+	{"list", "X", OPT_LIST, &got.list, 0, 0, "many", NULL},
 	{0},
 };
 
@@ -140,6 +140,32 @@ static void rest_is_left_alone(void **state)
 	assert_string_equal(a.rest[1], "--nope");
 }
 
+static void verbs_have_options_of_their_own(void **state)
+{
+	bool is_forced = false, is_long = false;
+	const struct opt table[] = {
+		{"force", NULL, OPT_FLAG, &is_forced, 0, 0, "", "make, remove"},
+		{"long", NULL, OPT_FLAG, &is_long, 0, 0, "", NULL},
+		{0},
+	};
+	static char force[] = "--force", is_long_too[] = "--long";
+	char *argv[] = {force, is_long_too};
+	struct args a;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(args_parse(&a, 2, argv, table, NULL, false, &e), 0);
+	assert_int_equal(args_expect_of(&a, table, "make", &e), 0);
+	assert_int_equal(args_expect_of(&a, table, "remove", &e), 0);
+	assert_int_equal(args_expect_of(&a, table, "mak", &e), -1);
+	assert_int_equal(args_expect_of(&a, table, "list", &e), -1);
+	assert_string_equal(
+		e.text, "--force is an option of make, remove, not of list");
+	assert_int_equal(args_parse(&a, 1, argv + 1, table, NULL, false, &e),
+			 0);
+	assert_int_equal(args_expect_of(&a, table, "list", &e), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -148,6 +174,7 @@ int main(void)
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(too_many_are_refused),
 		cmocka_unit_test(rest_is_left_alone),
+		cmocka_unit_test(verbs_have_options_of_their_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,13 +120,14 @@ int cmd_key(struct cli *c, int argc, char **argv)
 	struct key k = {.c = c};
 	const struct opt opts[] = {
 		{"name", "NAME", OPT_TEXT, &k.name, 0, 0,
-		 "name of the key, unique in its environment"},
+		 "name of the key, unique in its environment",
+		 "create, revoke"},
 		{"environment", "NAME", OPT_TEXT, &k.environment, 0, 0,
-		 "environment of the key, default local"},
+		 "environment of the key, default local", "create, revoke"},
 		{"plan", "PLAN", OPT_TEXT, &k.plan, 0, 0,
-		 "full (default) or free: may read, not run"},
+		 "full (default) or free: may read, not run", "create"},
 		{"change-environment", NULL, OPT_FLAG, &k.is_change, 0, 0,
-		 "--plan is meant for all keys of the environment"},
+		 "--plan is meant for all keys of the environment", "create"},
 		{0},
 	};
 	struct args args;
@@ -143,6 +144,8 @@ int cmd_key(struct cli *c, int argc, char **argv)
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
 		if (strcmp(verbs[i].name, args.rest[0]))
 			continue;
+		if (args_expect_of(&args, opts, verbs[i].name, &e))
+			return cli_usage(c, "key", &e);
 		if (verbs[i].needs_name && !k.name) {
 			err_set(&e, ERR_INVALID_REQUEST, "name",
 				"--name is missing");

@@ -19,14 +19,15 @@ static struct cli cli;
 
 static const struct opt global_opts[] = {
 	{"state", "DIR", OPT_TEXT, &cli.state, 0, 0,
-	 "state folder of the local daemon (HUTCH_STATE)"},
+	 "state folder of the local daemon (HUTCH_STATE)", NULL},
 	{"url", "URL", OPT_TEXT, &cli.url, 0, 0,
-	 "another daemon, http://HOST:PORT, with --api-key"},
+	 "another daemon, http://HOST:PORT, with --api-key", NULL},
 	{"api-key", "KEY", OPT_TEXT, &cli.api_key, 0, 0,
-	 "API key (HUTCH_API_KEY)"},
-	{"graph", "NAME", OPT_TEXT, &cli.graph, 0, 0, "graph, default main"},
+	 "API key (HUTCH_API_KEY)", NULL},
+	{"graph", "NAME", OPT_TEXT, &cli.graph, 0, 0, "graph, default main",
+	 NULL},
 	{"json", NULL, OPT_FLAG, &cli.is_json, 0, 0,
-	 "one JSON object on standard output, also for an error"},
+	 "one JSON object on standard output, also for an error", NULL},
 	{0},
 };
 const struct opt *cli_global_opts = global_opts;
@@ -167,7 +168,7 @@ static int run_command(int argc, char **argv)
 {
 	bool is_version = false;
 	const struct opt main_opts[] = {
-		{"version", NULL, OPT_FLAG, &is_version, 0, 0, ""},
+		{"version", NULL, OPT_FLAG, &is_version, 0, 0, "", NULL},
 		{0},
 	};
 	const struct command *command;

@@ -88,7 +88,7 @@ int cmd_pool(struct cli *c, int argc, char **argv)
 	bool is_watch = false;
 	const struct opt opts[] = {
 		{"watch", NULL, OPT_FLAG, &is_watch, 0, 0,
-		 "again every second, until it is ended"},
+		 "again every second, until it is ended", NULL},
 		{0},
 	};
 	struct args args;

@@ -110,9 +110,9 @@ int cmd_prepare(struct cli *c, int argc, char **argv)
 	const struct opt opts[] = {
 		{"memory", "MIB", OPT_U64, &memory_mib, LBB_MEMORY_MIB_MIN,
 		 LBB_MEMORY_MIB_MAX,
-		 "memory of the sandboxes, 128 to 8192, default 1024"},
+		 "memory of the sandboxes, 128 to 8192, default 1024", NULL},
 		{"vcpus", "N", OPT_U64, &vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,
-		 "virtual CPUs, 1 to 4, default 1"},
+		 "virtual CPUs, 1 to 4, default 1", NULL},
 		{0},
 	};
 	const char *const *names = defaults;

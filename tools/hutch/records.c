@@ -89,11 +89,12 @@ int cmd_ps(struct cli *c, int argc, char **argv)
 	uint64_t limit = 20;
 	const struct opt opts[] = {
 		{"status", "STATUS", OPT_TEXT, &status, 0, 0,
-		 "only these: starting, running, destroyed, failed, lost ..."},
+		 "only these: starting, running, destroyed, failed, lost ...",
+		 NULL},
 		{"template", "NAME", OPT_TEXT, &template_name, 0, 0,
-		 "only of this template"},
+		 "only of this template", NULL},
 		{"limit", "N", OPT_U64, &limit, 1, LBB_PAGE_MAX,
-		 "1 to 100, default 20"},
+		 "1 to 100, default 20", NULL},
 		{0},
 	};
 	_cleanup_bytes_ struct bytes path = {0};
@@ -266,9 +267,9 @@ int cmd_logs(struct cli *c, int argc, char **argv)
 	bool is_follow = false;
 	const struct opt opts[] = {
 		{"follow", NULL, OPT_FLAG, &is_follow, 0, 0,
-		 "go on until the command ends"},
+		 "go on until the command ends", NULL},
 		{"stream", "NAME", OPT_TEXT, &stream, 0, 0,
-		 "only stdout or only stderr"},
+		 "only stdout or only stderr", NULL},
 		{0},
 	};
 	struct args args;

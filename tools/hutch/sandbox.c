@@ -5,6 +5,7 @@
  * and its exit status; stop, resume and rm are one call each.  Options of exec
  * stand before the sandbox: what follows its id is the program's.
  */
+#include "../../hostd/http/utf8.h"
 #include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "outcome.h"
@@ -38,17 +39,19 @@ static const char help[] =
 	"(124 timed\n"
 	"out, 130 cancelled, 75 not started or lost).  The program's standard "
 	"input is\n"
-	"empty (stdin is a field of the HTTP API).\n"
+	"empty, or what --stdin names, read to its end before the program "
+	"starts.\n"
 	"\n"
 	"  id=$(hutch sandbox create --template lbb/shell)\n"
 	"  hutch sandbox exec $id bash -c 'echo hello > f; ls'\n"
 	"  hutch sandbox exec --timeout-s 5 --env A=b $id env\n"
+	"  seq 9 | hutch sandbox exec --stdin - $id -- tail -n 2\n"
 	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
 	"  hutch sandbox rm $id\n";
 
 struct verb {
 	struct cli *c;
-	const char *template_name, *key, *cwd;
+	const char *template_name, *key, *cwd, *stdin_file;
 	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
 	struct opt_list env;
 	struct args args;
@@ -208,25 +211,54 @@ static int follow(struct verb *v, const char *id, struct answer *a,
 	return rc;
 }
 
+static int put_stdin(struct json_out *j, const char *file, struct err *e)
+{
+	_cleanup_bytes_ struct bytes data = {0};
+
+	if (!file)
+		return 0;
+	if (source_read_file(file, &data, e))
+		return -1;
+	/* It travels as a JSON string. */
+	if (!utf8_is_valid(data.data, data.len))
+		return err_set(e, ERR_INVALID_REQUEST, "stdin",
+			       "--stdin %s: not UTF-8 text", file);
+	json_out_text(j, "stdin", data.data ? data.data : (uint8_t *)"",
+		      data.len);
+	return 0;
+}
+
+static int put_command(struct json_out *j, struct verb *v, struct err *e)
+{
+	size_t first = 1;
+
+	/* What stands behind the sandbox may be set off: ID -- PROGRAM */
+	if (!strcmp(v->args.rest[1], "--") &&
+	    args_expect(&v->args, ++first + 1, ARGS_LIST_MAX, "a program", e))
+		return -1;
+	json_out_begin(j, NULL, '{');
+	json_out_begin(j, "argv", '[');
+	for (size_t i = first; i < v->args.n; i++)
+		json_out_text(j, NULL, v->args.rest[i],
+			      strlen(v->args.rest[i]));
+	json_out_end(j, ']');
+	if (v->cwd)
+		json_out_text(j, "cwd", v->cwd, strlen(v->cwd));
+	put_number(j, "timeout_ms", v->timeout_s * MS_PER_S);
+	if (source_put_env(j, &v->env, e) || put_stdin(j, v->stdin_file, e))
+		return -1;
+	json_out_end(j, '}');
+	return 0;
+}
+
 /* > 0: the program's exit status. */
 static int exec(struct verb *v, struct err *e)
 {
 	_cleanup_answer_ struct answer a = {0};
 	struct json_out j = {0};
 	char id[ID_BYTES], text[400];
-	int rc;
+	int rc = put_command(&j, v, e);
 
-	json_out_begin(&j, NULL, '{');
-	json_out_begin(&j, "argv", '[');
-	for (size_t i = 1; i < v->args.n; i++)
-		json_out_text(&j, NULL, v->args.rest[i],
-			      strlen(v->args.rest[i]));
-	json_out_end(&j, ']');
-	if (v->cwd)
-		json_out_text(&j, "cwd", v->cwd, strlen(v->cwd));
-	put_number(&j, "timeout_ms", v->timeout_s * MS_PER_S);
-	rc = source_put_env(&j, &v->env, e);
-	json_out_end(&j, '}');
 	if (!rc)
 		rc = post(v, "/v1/sandboxes/commands", v->args.rest[0], &j, &a,
 			  e);
@@ -313,28 +345,30 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 	struct verb v = {.c = c};
 	const struct opt opts[] = {
 		{"template", "NAME", OPT_TEXT, &v.template_name, 0, 0,
-		 "create: lbb/python (default), lbb/node or lbb/shell"},
+		 "lbb/python (default), lbb/node or lbb/shell", "create"},
 		{"memory", "MIB", OPT_U64, &v.memory_mib, LBB_MEMORY_MIB_MIN,
-		 LBB_MEMORY_MIB_MAX, "create: 128 to 8192, default 1024"},
+		 LBB_MEMORY_MIB_MAX, "128 to 8192, default 1024", "create"},
 		{"vcpus", "N", OPT_U64, &v.vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,
-		 "create: 1 to 4, default 1"},
+		 "1 to 4, default 1", "create"},
 		{"disk", "MIB", OPT_U64, &v.disk_mib, LBB_DISK_MIB_MIN,
-		 LBB_DISK_MIB_MAX, "create: 256 to 10240, default 4096"},
+		 LBB_DISK_MIB_MAX, "256 to 10240, default 4096", "create"},
 		{"idle-s", "N", OPT_U64, &v.idle_s, ENGINE_IDLE_SECONDS_MIN,
 		 ENGINE_IDLE_SECONDS_MAX,
-		 "create: stop after N idle seconds, default 300"},
+		 "stop after N idle seconds, default 300", "create"},
 		{"expires-s", "N", OPT_U64, &v.expires_s,
 		 ENGINE_EXPIRES_IN_SECONDS_MIN, ENGINE_EXPIRES_IN_SECONDS_MAX,
-		 "create: destroy after N seconds, default 3600"},
+		 "destroy after N seconds, default 3600", "create"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
-		 "create, exec: variable; may come many times"},
+		 "variable; may come many times", "create, exec"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
-		 "exec: folder, default /workspace"},
+		 "folder, default /workspace", "exec"},
+		{"stdin", "FILE", OPT_TEXT, &v.stdin_file, 0, 0,
+		 "the program's standard input, up to 1 MiB; - = ours", "exec"},
 		{"timeout-s", "N", OPT_U64, &v.timeout_s, 1,
 		 ENGINE_TIMEOUT_MS_MAX / MS_PER_S,
-		 "exec: seconds, 1 to 3600, default 60"},
+		 "seconds, 1 to 3600, default 60", "exec"},
 		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
-		 "create, exec: idempotency key; the same key acts once"},
+		 "idempotency key; the same key acts once", "create, exec"},
 		{0},
 	};
 	size_t i = argc ? 0 : VERBS;
@@ -357,7 +391,8 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 			"the first word is create, exec, stop, resume or rm");
 		return cli_usage(c, "sandbox", &e);
 	}
-	if (args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
+	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
+	    args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
 		return cli_usage(c, "sandbox", &e);
 	return run(&v, i);
 }

@@ -36,7 +36,7 @@ static int read_fd(int fd, const char *name, struct bytes *out, struct err *e)
 	}
 }
 
-static int read_file(const char *path, struct bytes *out, struct err *e)
+int source_read_file(const char *path, struct bytes *out, struct err *e)
 {
 	_cleanup_fd_ int fd = -1;
 
@@ -83,7 +83,7 @@ static int add_code(const struct source *s, struct json_out *j, struct err *e)
 	_cleanup_bytes_ struct bytes code = {0};
 	const char *name = s->template_name;
 
-	if (read_file(s->file, &code, e))
+	if (source_read_file(s->file, &code, e))
 		return -1;
 	if (!utf8_is_valid(code.data, code.len))
 		return err_set(e, ERR_INVALID_REQUEST, "code",
@@ -111,7 +111,7 @@ static int add_json(struct json_out *j, const char *name, const char *value,
 	if (!value)
 		return 0;
 	if (value[0] == '@') {
-		if (read_file(value + 1, &text, e))
+		if (source_read_file(value + 1, &text, e))
 			return -1;
 	} else if (bytes_append(&text, value, strlen(value))) {
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");

@@ -23,6 +23,9 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 int source_put_env(struct json_out *j, const struct opt_list *env,
 		   struct err *e);
 
+/* What a file holds, "-" = standard input.  0 or -1 with `e`. */
+int source_read_file(const char *path, struct bytes *out, struct err *e);
+
 bool source_is_shell(const struct source *s);
 
 #endif
