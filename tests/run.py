@@ -204,6 +204,18 @@ def kill_group(pid):
         pass
 
 
+def path_of_log(t):
+    return os.path.join(LOGS, t.id.replace("/", ".") + ".log")
+
+
+def show_end_of_log(t):
+    path = path_of_log(t)
+    with open(path, errors="replace") as f:
+        for line in f.read().splitlines()[-25:]:
+            say("          | " + line)
+    say(f"          log: {os.path.relpath(path, TOP)}")
+
+
 def show_new_lines(log, is_live):
     """Prints what the program added to its log since the last call."""
     for raw in log:
@@ -215,7 +227,7 @@ def show_new_lines(log, is_live):
 def run(t, args, is_live):
     """Runs `t` to its end.  Its output goes straight to the log file: with a
     pipe, a process that it left behind would keep us waiting."""
-    log_path = os.path.join(LOGS, t.id.replace("/", ".") + ".log")
+    log_path = path_of_log(t)
     tmp = tempfile.mkdtemp(prefix="hutch-t.")
     case = (args.only or "").partition("::")[2]
     start = time.monotonic()
@@ -324,11 +336,7 @@ class Progress:
             if outcome != "passed":
                 say(f"          {outcome}: {name} {reason}".rstrip())
         if failed:
-            path = os.path.join(LOGS, t.id.replace("/", ".") + ".log")
-            with open(path, errors="replace") as f:
-                for line in f.read().splitlines()[-25:]:
-                    say("          | " + line)
-            say(f"          log: {os.path.relpath(path, TOP)}")
+            show_end_of_log(t)
 
 
 def run_beside(tests, args, progress):
@@ -408,6 +416,8 @@ def report(tests, seconds):
             tests, key=lambda t: -t.seconds)[:8]))
     for outcome in ("skipped", "failed"):
         for t in tests:
+            if outcome == "failed" and t.n("failed"):
+                show_end_of_log(t)  # again: often only the end is kept
             for o, name, reason in t.cases:
                 if o == outcome:
                     say(f"{o}: {t.id} {name} {reason}".rstrip())

@@ -14,16 +14,45 @@ mkdir -p $traces
 
 up() { cut -d' ' -f1 /proc/uptime; }
 say() { sed 's/^/# /' | cut -c1-160; }
+CHECK_SECONDS=$((240 + 2 * VECTEST_SECONDS)) # each took 45 at most
+
+# What hangs, and where: the VMMs' threads, and what they did last.
+show_hang() {
+	ps -o pid,stat,time,args | grep -v '\[' | say
+	for pid in $(pidof hutch-vmm); do
+		for task in /proc/"$pid"/task/*; do
+			echo "vmm $pid $(cat "$task/comm") wchan=$(cat \
+				"$task/wchan") $(cat "$task/syscall")"
+			head -n 8 "$task/stack"
+		done 2>&1 | say
+	done
+	newest=$(ls -t $traces | head -n 1)
+	tail -n 12 "$traces/$newest" | say
+	tail -n 12 /tmp/hutchd.log 2>/dev/null | say
+}
+
+watch() { # watch NAME: ends what takes too long, by its VMM
+	sleep $CHECK_SECONDS
+	echo "# $1: over $CHECK_SECONDS s"
+	show_hang
+	killall -9 hutch-vmm hutch
+}
+
 check() { # check NAME COMMAND...: ok when the command succeeds
 	name=$1
 	shift
 	n=$((n + 1))
 	t0=$(up)
-	if "$@"; then
+	watch "$name" &
+	dog=$!
+	"$@"
+	status=$?
+	kill $dog 2>/dev/null
+	if [ $status = 0 ]; then
 		echo "ok $n - $name # $t0 to $(up) s of L1 time"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - $name # status $?, $t0 to $(up) s"
+		echo "not ok $n - $name # status $status, $t0 to $(up) s"
 	fi
 }
 lines() { # lines WORD FILE...: how many hold WORD
