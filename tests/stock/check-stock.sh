@@ -6,7 +6,7 @@
 # kernel's paravirtual XSAVE is inert (no exit of that kind in any VM).  One
 # TAP line a check.
 # Usage: check-stock.sh [TEMPLATE...], default lbb/shell lbb/python lbb/node.
-# test: timeout=960 beside=yes
+# test: timeout=1320 beside=yes
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
@@ -84,4 +84,4 @@ vectest_seconds=10
 echo "$vectest_seconds" >"$payload/vectest-seconds"
 
 echo "# booting it"
-"$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-840}"
+"$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-1200}"

@@ -14,11 +14,11 @@ mkdir -p $traces
 
 up() { cut -d' ' -f1 /proc/uptime; }
 say() { sed 's/^/# /' | cut -c1-160; }
-CHECK_SECONDS=$((240 + 2 * VECTEST_SECONDS)) # each took 45 at most
+CHECK_SECONDS=$((190 + VECTEST_SECONDS)) # 45 alone, 105 on a busy host
 
 # What hangs, and where: the VMMs' threads, and what they did last.
 show_hang() {
-	ps -o pid,stat,time,args | grep -v '\[' | say
+	ps -o pid,stat,args | grep -v '\[' | say
 	for pid in $(pidof hutch-vmm); do
 		for task in /proc/"$pid"/task/*; do
 			echo "vmm $pid $(cat "$task/comm") wchan=$(cat \
@@ -35,19 +35,33 @@ watch() { # watch NAME: ends what takes too long, by its VMM
 	sleep $CHECK_SECONDS
 	echo "# $1: over $CHECK_SECONDS s"
 	show_hang
-	killall -9 hutch-vmm hutch
+	touch /tmp/hung
+	killall -q -9 hutch-vmm hutch
 }
 
-check() { # check NAME COMMAND...: ok when the command succeeds
+watched() { # watched NAME COMMAND...
 	name=$1
 	shift
-	n=$((n + 1))
-	t0=$(up)
+	rm -f /tmp/hung
 	watch "$name" &
 	dog=$!
 	"$@"
 	status=$?
 	kill $dog 2>/dev/null
+	return $status
+}
+
+# check NAME COMMAND...: ok when the command succeeds.  What hangs is tried
+# once more, and both is said: under load the emulation loses a VM's timer
+# (its clock goes on, its tick comes every 75 s; seen twice in 150 VMs).
+check() {
+	n=$((n + 1))
+	t0=$(up)
+	watched "$@"
+	if [ $status != 0 ] && [ -e /tmp/hung ]; then
+		echo "# $1: hung, once more"
+		watched "$@"
+	fi
 	if [ $status = 0 ]; then
 		echo "ok $n - $name # $t0 to $(up) s of L1 time"
 	else
