@@ -20,6 +20,10 @@ lines may say `test: timeout=900 long-timeout=7200 beside=yes` (seconds).  A
 line `# count=N` says how many operations it did (for the ledger).
 
   tests/run.py [--long] [--only PATTERN[::CASE]] [--group GROUP] [--list]
+               [--lane-off]
+
+--lane-off runs the system tests with daemons that do not use the express lane,
+but those whose head says `lane=only`; a long run does both.
 """
 import argparse
 import concurrent.futures
@@ -58,6 +62,7 @@ class Test:
         self.group, self.name, self.argv = group, name, argv
         self.timeout_s = TIMEOUT_S.get(group, TIMEOUT_DEFAULT_S)
         self.is_beside = group in LIGHT
+        self.env = {}
         self.cases = []  # (outcome, name, reason)
         self.count = 0
         self.seconds = 0.0
@@ -121,12 +126,29 @@ def find_programs():
                                             f"{TOP}/tests/fuzz/corpus/{name}"])
 
 
-def find_tests(is_long):
-    for t in find_programs():
-        if is_long:
-            t.timeout_s *= LONG_FACTOR
-        yield t
-    yield from find_scripts(is_long)
+def without_lane(t):
+    """The same system test once more, or None."""
+    if t.group != "system" or t.name == PREPARE or test_options(
+            t.argv[0]).get("lane") == "only":
+        return None
+    off = Test(t.group, t.name + "+lane=off", t.argv)
+    off.timeout_s, off.is_beside = t.timeout_s, t.is_beside
+    off.env = {"HUTCH_TEST_SETTINGS": "lane=off"}
+    return off
+
+
+def find_tests(is_long, is_lane_off=False):
+    if not is_lane_off:
+        for t in find_programs():
+            if is_long:
+                t.timeout_s *= LONG_FACTOR
+            yield t
+    scripts = list(find_scripts(is_long))
+    for t in scripts:
+        if not is_lane_off or t.name == PREPARE:
+            yield t
+    if is_long or is_lane_off:
+        yield from filter(None, map(without_lane, scripts))
 
 
 def select(tests, args):
@@ -188,6 +210,7 @@ def environment(t, tmp, args, case):
                CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1",
                UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
                ASAN_OPTIONS="detect_leaks=1:abort_on_error=0")
+    env.update(t.env)
     env.pop("MAKEFLAGS", None)
     env.pop("MAKELEVEL", None)
     if args.long:
@@ -435,9 +458,11 @@ def main():
     ap.add_argument("--only", metavar="PATTERN[::CASE]")
     ap.add_argument("--group")
     ap.add_argument("--list", action="store_true")
+    ap.add_argument("--lane-off", action="store_true")
     args = ap.parse_args()
 
-    tests = sorted(select(find_tests(args.long), args), key=lambda t: (
+    tests = sorted(select(
+        find_tests(args.long, args.lane_off), args), key=lambda t: (
         ORDER.index(t.group) if t.group in ORDER else len(ORDER)))
     if args.list:
         print("\n".join(t.id for t in tests))

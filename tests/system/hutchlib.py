@@ -173,7 +173,10 @@ class Daemon:
             os.unlink(listen)
         argv = [f"{BUILD}/hutchd", "--state", self.state, "--listen",
                 "127.0.0.1:0"]
-        for k, v in self.settings.items():
+        # Also those that the whole run has (tests/run.py --lane-off).
+        common = dict(kv.split("=") for kv in os.environ.get(
+            "HUTCH_TEST_SETTINGS", "").split())
+        for k, v in {**common, **self.settings}.items():
             argv += ["--set", f"{k}={v}"]
         self.log = open(os.path.join(self.state, "daemon.log"), "ab")
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 """Runs by the express lane: past the guest's kernel, from memory to memory.
 Each case shows by the daemon's counters which way its run went.
 
-test: timeout=1500
+test: timeout=1500 lane=only
 """
 import contextlib
 import json

@@ -10,7 +10,7 @@ noted, because others move it, too.
 
 `make check-long` holds a hundred at once, by two daemons.
 
-test: timeout=900 long-timeout=3600
+test: timeout=900 long-timeout=3600 lane=only
 """
 import os
 
