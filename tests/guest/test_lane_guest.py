@@ -38,16 +38,30 @@ def by_lane(g, c):
     return c
 
 
-def case_sum(g):
-    before, t = g.stats(), time.monotonic()
+def few_instructions(g, run, limit, is_bound):
+    """Of three VMs the one with the fewest counts: a tick of the guest's timer
+    comes into some."""
+    seen = [run(g)]
+    while min(seen) > limit and len(seen) < 3:
+        with restored(g.folder, False) as other:
+            other.lane_wait()
+            if is_bound:
+                other.lane_bind(300, mem=96 << 20)
+            seen.append(run(other))
+    g.note(f"{seen} guest kernel instructions")
+    check(min(seen) <= limit, seen)
+
+
+def sum_cost(g):
+    before = g.stats()
     c = by_lane(g, ended(g.lane_run(SUM, "[1,2,3]"), "exited", 0))
-    ms, after = (time.monotonic() - t) * 1000, g.stats()
     check(c.end["result"] == b"6" and c.started and "error" not in c.end,
           c.end)
-    insn = after["insn_emulation"] - before["insn_emulation"]
-    g.note(f"{ms:.1f} ms, {insn} guest kernel instructions, "
-           f"{after['exits'] - before['exits']} exits")
-    check(insn <= INSN_MAX or ms > 8, f"{insn} guest kernel instructions")
+    return g.stats()["insn_emulation"] - before["insn_emulation"]
+
+
+def case_sum(g):
+    few_instructions(g, sum_cost, INSN_MAX, True)
 
 
 def case_output(g):
@@ -242,18 +256,20 @@ def seeds_of(c):
     return json.loads(ended(c, "exited", 0).end["result"])
 
 
-def case_bell_run(g):
-    """BIND and RUN in one request: BOUND is the answer's first frame."""
-    before, t = g.stats(), time.monotonic()
+def bell_cost(g):
+    before = g.stats()
     c = g.commands[g.lane_start(SUM, "[1,2,3]",
                                 bind=g.bind_payload(mem=96 << 20))]
     g.wait(lambda: c.end, 60)
-    ms, after = (time.monotonic() - t) * 1000, g.stats()
+    after = g.stats()
     check(g.bound == {1: True} and g.lane_answers == 1, g.bound)
     check(ended(c, "exited", 0).end["result"] == b"6", c.end)
-    insn = after["insn_emulation"] - before["insn_emulation"]
-    g.note(f"{ms:.1f} ms, {insn} guest kernel instructions")
-    check(insn <= BELL_INSN_MAX or ms > 60, insn)
+    return after["insn_emulation"] - before["insn_emulation"]
+
+
+def case_bell_run(g):
+    """BIND and RUN in one request: BOUND is the answer's first frame."""
+    few_instructions(g, bell_cost, BELL_INSN_MAX, False)
     g.resume()
     c = ended(g.exec(["bash", "-c", "echo $HOSTNAME"]), "exited", 0)
     check(c.stdout == b"sbx\n", c.stdout)
