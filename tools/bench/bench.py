@@ -9,6 +9,7 @@ virtualisation counts exactly) do not vary and stand beside the times.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 for folder in ("tests/guest", "tests/system", "tests/vmm"):
     sys.path.insert(0, os.path.join(TOP, folder))
 
+import calls  # noqa: E402
 import figures  # noqa: E402
 import lanes  # noqa: E402
 import monitors  # noqa: E402
@@ -35,6 +37,7 @@ RUNS = {
     "node": "function run(input) { return input.reduce((a, b) => a + b) }",
 }
 REFILL_S = 120  # restoring one VM on a busy host
+TRACED_RUNS = 10
 SECONDS_PER_BOOT = 600
 
 
@@ -130,6 +133,40 @@ def template_rows(table, template, n, mem):
                   goal="<= 1.5 MiB")
 
 
+def phase_rows(table, daemon, way, n):
+    """Where the time of these runs went, as the daemon's log has it."""
+    names = ("record", "ready", "bind", "run", "result")
+    found = re.findall("timing=(?:claimed|restored) " + " ".join(
+        f"{name}_us=(\\d+)" for name in names), daemon.log_text())
+    for i, name in enumerate(names):
+        table.add(f"of it: {name}, {way}", "hutchd",
+                  [int(f[i]) / 1e3 for f in found[-n:]], "ms")
+
+
+def call_rows(table, daemon, way, refill, run):
+    """System calls between a request and its answer."""
+    if not calls.is_there():
+        note("strace is not installed: system calls are not counted")
+        return
+    trace = calls.Calls(daemon.pid)
+    windows = []
+    try:
+        refill()
+        run()  # its VM was not started under strace
+        for _ in range(TRACED_RUNS):
+            refill()
+            before = time.time()
+            run()
+            windows.append((before, time.time()))
+    finally:
+        own, others = trace.count(windows)
+    for who, what, n in (
+            ("hutchd", "system calls of a run", sum(own.values())),
+            ("hutch-vmm", "system calls of a run", sum(others.values())),
+            ("hutchd", "fsyncs of a run", sum(own[s] for s in calls.SYNCS))):
+        table.add(f"{what}, {way}", who, [n / TRACED_RUNS], "count")
+
+
 def http_runs(table, n, way, goal, **settings):
     """One-call runs over HTTP on one connection, each in a VM of its own,
     asked for when as many wait as the pool's size."""
@@ -150,19 +187,28 @@ def http_runs(table, n, way, goal, **settings):
             raise SystemExit(f"the first run failed: {first}")
         commits = daemon.metric("hutch_store_commits_total")
         times = []
-        for _ in range(n):
-            hutchlib.wait_until(is_refilled, REFILL_S, "the pool is full")
+
+        def one():
             started = time.monotonic()
             run = client.run(SUM, input=[1, 2, 3])
             times.append((time.monotonic() - started) * 1e3)
             if run.result != 6:
                 raise SystemExit(f"wrong result: {run}")
+
+        def refill():
+            hutchlib.wait_until(is_refilled, REFILL_S, "the pool is full")
+
+        for _ in range(n):
+            refill()
+            one()
         table.add(f"one-call run over HTTP, {way}", "hutch", times, "ms",
                   goal=goal)
         # The last run's "destroyed" may go with the next write.
         spent = daemon.metric("hutch_store_commits_total") - commits
         table.add(f"durable commits of a run, {way}", "hutch", [spent / n],
                   "count")
+        phase_rows(table, daemon, way, n)
+        call_rows(table, daemon, way, refill, one)
     finally:
         daemon.stop()
 
