@@ -83,6 +83,8 @@ struct command {
 	int slot;	 /* -1 = none */
 	bool is_in_prep; /* lives in /prep, not (yet) in its slot */
 	bool was_armed;	 /* WARM: by its own word, after ARMED */
+	bool is_zygote;	 /* a runner that only makes others (zygote.h) */
+	bool is_forked;	 /* a runner that one made */
 	pid_t pid;	 /* as the nest sees it */
 
 	struct stream out[2];

@@ -58,6 +58,8 @@ bool ended_judge(uint32_t kind, uint32_t code, const void *text, size_t len,
 	case RUNNER_PROGRESS:
 	case RUNNER_WAITING:
 	case RUNNER_ARMED:
+	case RUNNER_BORN:
+	case RUNNER_DIED:
 		return false;
 	case RUNNER_RESULT:
 		judge_result(text, len, ret);

@@ -32,6 +32,8 @@ enum runner_message_kind {
 	RUNNER_NOT_JSON = 5,  /* text says why */
 	RUNNER_TOO_LARGE = 6, /* text says how large */
 	RUNNER_ARMED = 7,     /* ARM was heeded: about to wait on the lane */
+	RUNNER_BORN = 8,      /* of a fork (zygote.h): code = its pid */
+	RUNNER_DIED = 9,      /* of a zygote: code = tag, text = its status */
 };
 
 struct verdict {

@@ -11,6 +11,7 @@
 #include "loop.h"
 #include "nest.h"
 #include "world.h"
+#include "zygote.h"
 
 enum phase {
 	PHASE_NEW, /* no PREPARE yet */
@@ -43,8 +44,9 @@ struct guest {
 	struct lane_page lane; /* of the waiting runner */
 	bool is_bound_untold;  /* BIND came by it; BOUND is in the answer */
 	struct timer refill;   /* a new waiting runner, when idle */
-	int null_fd;	       /* /dev/null, both ways */
-	uint64_t user_room;    /* bytes of RAM that user code can have */
+	struct zygote zygote;
+	int null_fd;	    /* /dev/null, both ways */
+	uint64_t user_room; /* bytes of RAM that user code can have */
 };
 
 #endif

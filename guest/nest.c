@@ -35,6 +35,7 @@ struct child {
 	pid_t pid;
 	uint64_t tag;
 	bool is_told; /* its end */
+	bool is_foster;
 };
 
 struct inside {
@@ -173,6 +174,25 @@ static const char *strings_take(struct inside *in, const struct nest_ask *a,
 	return cwd;
 }
 
+/* A dead one is not ours to reap: its parent, the zygote, lives. */
+static void fosters_forget_dead(struct inside *in)
+{
+	for (size_t i = in->n_children; i-- > 0;)
+		if (in->children[i].is_foster && kill(in->children[i].pid, 0))
+			in->children[i] = in->children[--in->n_children];
+}
+
+static void on_foster(struct inside *in, const struct nest_ask *a)
+{
+	struct child c = {.pid = a->pid, .tag = a->tag, .is_foster = true};
+
+	fosters_forget_dead(in);
+	if (a->pid > 1 && in->n_children < CHILDREN_MAX && !kill(a->pid, 0))
+		in->children[in->n_children++] = c;
+	else
+		child_ended(in, &c, SIGKILL);
+}
+
 static int fd_lift(int *fd)
 {
 	int up;
@@ -271,6 +291,8 @@ static void on_ask(struct inside *in)
 		tell(in, &t);
 	} else if (a.type == NEST_PROBE) {
 		on_probe(in, a.tag);
+	} else if (a.type == NEST_FOSTER) {
+		on_foster(in, &a);
 	}
 }
 

@@ -12,6 +12,9 @@
  *                  the strings of a start lie in memory that both share
  *   nest -> init   struct nest_tell
  *
+ * FOSTER names a process that the nest did not start and may inherit: from then
+ * on it is like one that it did.
+ *
  * PROBE is answered only when the process is dying (dying.h): EXITED comes then
  * and not again.
  *
@@ -29,7 +32,7 @@
 #define NEST_STRINGS_BYTES_MAX (4u << 20)
 #define NEST_STRINGS_MAX       65536 /* pointers, argv and env together */
 
-enum nest_ask_type { NEST_START = 1, NEST_MOVE, NEST_PROBE };
+enum nest_ask_type { NEST_START = 1, NEST_MOVE, NEST_PROBE, NEST_FOSTER };
 
 /* START carries descriptors: stdin, stdout, stderr; with has_channel, a
  * runner's channel; with has_lane after that, its lane's page and streams
@@ -38,7 +41,7 @@ struct nest_ask {
 	uint32_t type;
 	uint32_t slot;	  /* START, MOVE: the control group's number */
 	uint64_t tag;	  /* comes back in nest_tell; PROBE: whose */
-	int32_t pid;	  /* MOVE: the process, as the nest sees it */
+	int32_t pid;	  /* MOVE, FOSTER: the process, as the nest sees it */
 	uint32_t in_prep; /* START: /prep in place of a slot */
 	uint32_t has_channel, has_lane;
 	uint32_t n_argv, n_env;

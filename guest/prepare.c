@@ -6,6 +6,7 @@
 #include "port.h"
 #include "runner.h"
 #include "runner_files.h"
+#include "zygote.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -141,6 +142,19 @@ void prepare_runner_waits(struct guest *g)
 
 /* ---- the runner -------------------------------------------------------- */
 
+static bool is_run_queued(const struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		const struct command *c = container_of(n, struct command, node);
+
+		if (c->kind == CMD_RUNNER && c->state == CMD_QUEUED &&
+		    !c->is_over)
+			return true;
+	}
+	return false;
+}
+
 static void runner_ended(struct command *c)
 {
 	struct guest *g = c->g;
@@ -157,6 +171,8 @@ static void runner_ended(struct command *c)
 	else
 		port_log("the waiting runner ended: status 0x%x %s",
 			 (unsigned)c->status, c->error);
+	if (is_run_queued(g))
+		prepare_refill(c);
 }
 
 static void start_runner(struct guest *g)
@@ -332,29 +348,18 @@ void prepare_refill_now(struct guest *g)
 		timer_set_in(&g->loop, &g->refill, REFILL_RETRY_MS);
 		return;
 	}
+	if (zygote_is_wanted(g) && !zygote_ask(g, runner_ended))
+		return;
 	rc = runner_start(g, runner_ended);
 	if (rc)
 		port_log("a new runner: %s", strerror(-rc));
-}
-
-static bool is_run_queued(const struct guest *g)
-{
-	for (struct list *n = g->commands.all.next; n != &g->commands.all;
-	     n = n->next) {
-		const struct command *c = container_of(n, struct command, node);
-
-		if (c->kind == CMD_RUNNER && c->state == CMD_QUEUED &&
-		    !c->is_over)
-			return true;
-	}
-	return false;
 }
 
 static void on_refill(struct timer *t)
 {
 	struct guest *g = container_of(t, struct guest, refill);
 
-	if (is_run_queued(g) || is_idle(g))
+	if (is_run_queued(g) || g->zygote.is_ready || is_idle(g))
 		prepare_refill_now(g);
 	else
 		timer_set_in(&g->loop, t, REFILL_IDLE_MS);
@@ -372,5 +377,13 @@ void prepare_refill(struct command *c)
 	struct guest *g = c->g;
 
 	timer_set_in(&g->loop, &g->refill,
-		     is_run_queued(g) ? REFILL_RETRY_MS : REFILL_IDLE_MS);
+		     g->zygote.is_ready ? 0
+		     : is_run_queued(g) ? REFILL_RETRY_MS
+					: REFILL_IDLE_MS);
+}
+
+void prepare_next(struct guest *g)
+{
+	if (g->zygote.is_ready && is_run_queued(g))
+		prepare_refill_now(g);
 }

@@ -20,6 +20,8 @@ void prepare_report(struct guest *g);
 /* After a run: another runner, at once or when the sandbox is idle. */
 void prepare_refill(struct command *c);
 void prepare_refill_now(struct guest *g);
+/* A queued run was given to a runner: is there another, and is one cheap? */
+void prepare_next(struct guest *g);
 void prepare_init(struct guest *g);
 
 #endif

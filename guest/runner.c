@@ -9,6 +9,7 @@
 #include "prepare.h"
 #include "runner_files.h"
 #include "runner_lane.h"
+#include "zygote.h"
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -48,6 +49,7 @@ static void message_handle(struct command *c, const struct runner_message *m,
 {
 	char progress[GP_TEXT_BYTES_MAX];
 	struct verdict v;
+	int32_t status;
 
 	switch ((enum runner_message_kind)m->kind) {
 	case RUNNER_PROGRESS:
@@ -58,8 +60,19 @@ static void message_handle(struct command *c, const struct runner_message *m,
 		prepare_progress(c->g, progress);
 		break;
 	case RUNNER_WAITING:
-		if (!c->number)
+		if (c->is_zygote)
+			zygote_waits(c);
+		else if (!c->number)
 			command_event(c, EV_WARM);
+		break;
+	case RUNNER_BORN:
+		zygote_child_born(c, m->code);
+		break;
+	case RUNNER_DIED:
+		if (c->is_zygote && m->len == sizeof(status)) {
+			memcpy(&status, text, sizeof(status));
+			zygote_child_died(c->g, m->code, status);
+		}
 		break;
 	case RUNNER_ARMED:
 		runner_lane_armed(c);
@@ -82,7 +95,7 @@ int runner_message_take(struct command *c)
 	if (in->len < sizeof(m))
 		return 0;
 	memcpy(&m, in->data, sizeof(m));
-	if (m.kind < RUNNER_PROGRESS || m.kind > RUNNER_ARMED ||
+	if (m.kind < RUNNER_PROGRESS || m.kind > RUNNER_DIED ||
 	    m.len > GP_RESULT_BYTES_MAX + 1)
 		return -EPROTO;
 	if (in->len - sizeof(m) < m.len)
@@ -303,6 +316,7 @@ void runner_moved(struct command *c)
 		    q->is_over)
 			continue;
 		runner_ask(q, q->request.data, q->request.len);
+		prepare_next(g);
 		return;
 	}
 }
@@ -326,13 +340,13 @@ bool runner_is_there(const struct guest *g)
 		struct command *c = container_of(n, struct command, node);
 
 		if (c->kind == CMD_RUNNER && !c->number && !c->is_over &&
-		    c->state <= CMD_RUNNING)
+		    !c->is_zygote && c->state <= CMD_RUNNING)
 			return true;
 	}
 	return false;
 }
 
-static int channel_make(struct command *c, int *ret_theirs)
+int runner_channel_make(struct command *c, int *ret_theirs)
 {
 	int pair[2], size = CHANNEL_BYTES;
 
@@ -351,7 +365,7 @@ static int start_ask(struct command *c)
 			     .tag = c->tag,
 			     .in_prep = 1,
 			     .has_channel = 1,
-			     .has_lane = g->lane.fd >= 0};
+			     .has_lane = g->lane.fd >= 0 && !c->is_zygote};
 	int fds[7] = {-1, -1, -1, -1}, rc; /* the last three are borrowed */
 	struct nest_strings s;
 
@@ -365,13 +379,17 @@ static int start_ask(struct command *c)
 	c->is_in_prep = true;
 	nest_begin(&g->nest, &s);
 	nest_add(&s, "/workspace", strlen("/workspace"));
-	runner_files_argv(g, &s, &a.n_argv);
+	runner_files_argv(g, &s,
+			  c->is_zygote ? "zygote"
+			  : a.has_lane ? "lane"
+				       : NULL,
+			  &a.n_argv);
 	exec_add_env(&s, (struct span){0}, g->prepare.runner == RUNNER_SHELL,
 		     &a.n_env);
 	runner_files_env(g, &s, &a.n_env);
 	fds[0] = runner_files_stdin(g);
 	rc = s.rc ? s.rc : fds[0] < 0 ? fds[0] : pipes_open(c, fds + 1);
-	rc = rc ? rc : channel_make(c, &fds[3]);
+	rc = rc ? rc : runner_channel_make(c, &fds[3]);
 	fds[4] = g->lane.fd;
 	fds[5] = c->out[0].fd;
 	fds[6] = c->out[1].fd;
@@ -381,23 +399,44 @@ static int start_ask(struct command *c)
 	return rc;
 }
 
-int runner_start(struct guest *g, void (*done)(struct command *c))
+void runner_undo(struct command *c)
+{
+	c->is_over = true;
+	if (c->slot >= 0)
+		c->g->cg.slots[c->slot].state = SLOT_FREE;
+	c->slot = -1;
+}
+
+static int start(struct guest *g, bool is_zygote,
+		 void (*done)(struct command *c), struct command **ret)
 {
 	struct command *c = command_new(g, CMD_RUNNER, 0);
 	int rc;
 
 	if (!c)
 		return -ENOMEM;
+	c->is_zygote = is_zygote;
 	rc = start_ask(c);
 	if (rc) {
-		c->is_over = true;
-		if (c->slot >= 0)
-			g->cg.slots[c->slot].state = SLOT_FREE;
-		c->slot = -1;
+		runner_undo(c);
 		return rc;
 	}
 	c->done = done;
 	c->timeout_ms = PREPARE_RUNNER_MS;
 	command_event(c, EV_START);
+	*ret = c;
 	return 0;
+}
+
+int runner_start(struct guest *g, void (*done)(struct command *c))
+{
+	struct command *c;
+
+	return start(g, false, done, &c);
+}
+
+int runner_start_zygote(struct guest *g, void (*done)(struct command *c),
+			struct command **ret)
+{
+	return start(g, true, done, ret);
 }

@@ -24,12 +24,15 @@
 /* Wait on the lane; no bytes follow.  ARMED before it, WAITING when it is
  * closed again. */
 #define RUNNER_REQUEST_ARM 2u
+/* To a zygote: the tag, and with it the descriptors of stdout, stderr and
+ * channel of a new runner. */
+#define RUNNER_REQUEST_FORK 3u
 
 struct runner_request {
 	uint32_t kind; /* RUNNER_REQUEST_* */
 	uint32_t code_len, input_len, config_len;
 	uint32_t env_len; /* "NAME=value" strings, each NUL terminated */
-	uint32_t reserved;
+	uint32_t tag;	  /* FORK: comes back in DIED */
 };
 
 struct runner_message {
@@ -38,6 +41,13 @@ struct runner_message {
 
 /* A new runner; `done` when it ends before its run. 0 or -errno. */
 int runner_start(struct guest *g, void (*done)(struct command *c));
+/* The same program as a zygote; *ret is it. */
+int runner_start_zygote(struct guest *g, void (*done)(struct command *c),
+			struct command **ret);
+/* A command that was not started after all. */
+void runner_undo(struct command *c);
+/* Both ends of its channel: ours is watched, *ret_theirs is owned. */
+int runner_channel_make(struct command *c, int *ret_theirs);
 /* RUN: c is QUEUED and gives way to a waiting runner, now or later. */
 void runner_ask(struct command *c, const void *payload, size_t len);
 /* EV_WARM: it waits, and is moved to a group of its own. */

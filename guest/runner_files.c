@@ -139,7 +139,8 @@ int runner_files_make(struct guest *g)
 	return rc;
 }
 
-void runner_files_argv(struct guest *g, struct nest_strings *s, uint32_t *ret_n)
+void runner_files_argv(struct guest *g, struct nest_strings *s,
+		       const char *role, uint32_t *ret_n)
 {
 	const struct runner_type *t = &types[g->prepare.runner];
 	const char *preload = g->prepare.has_preload ? "preload" : "plain";
@@ -151,8 +152,8 @@ void runner_files_argv(struct guest *g, struct nest_strings *s, uint32_t *ret_n)
 	nest_add(s, path, strlen(path));
 	nest_add(s, preload, strlen(preload));
 	*ret_n += 2;
-	if (g->lane.fd >= 0) {
-		nest_add(s, "lane", strlen("lane"));
+	if (role) {
+		nest_add(s, role, strlen(role));
 		++*ret_n;
 	}
 }

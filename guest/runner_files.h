@@ -17,8 +17,9 @@
 int runner_files_make(struct guest *g);
 /* This kind of runner knows what an express lane is. */
 bool runner_files_know_lane(enum runner_kind kind);
+/* `role`: "lane", "zygote" or NULL */
 void runner_files_argv(struct guest *g, struct nest_strings *s,
-		       uint32_t *ret_n);
+		       const char *role, uint32_t *ret_n);
 void runner_files_env(struct guest *g, struct nest_strings *s, uint32_t *ret_n);
 /* What the runner gets as standard input; a new descriptor. */
 int runner_files_stdin(struct guest *g);

@@ -19,7 +19,7 @@ static struct command *runner_in(const struct guest *g, enum cmd_state state)
 		struct command *c = container_of(n, struct command, node);
 
 		if (c->kind == CMD_RUNNER && !c->number && !c->is_over &&
-		    c->state == state && !c->is_in_prep)
+		    c->state == state && !c->is_in_prep && !c->is_forked)
 			return c;
 	}
 	return NULL;

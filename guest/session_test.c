@@ -119,7 +119,7 @@ static void hostile_messages(void **state)
 {
 	static const struct runner_message bad[] = {
 		{0, 0, 0},
-		{RUNNER_ARMED + 1, 0, 0},
+		{RUNNER_DIED + 1, 0, 0},
 		{RUNNER_RESULT, 0, GP_RESULT_BYTES_MAX + 2},
 		{RUNNER_RESULT, 0, UINT32_MAX},
 	};

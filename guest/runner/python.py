@@ -9,6 +9,9 @@ output and error belong to the user's code.
 
 With an express lane (lane_call.h) ARM makes it rehearse a run and wait there;
 a run that came by the lane is answered by the lane, unless init adopted it.
+
+Started as a zygote (zygote.h) it serves no run itself: each FORK makes a runner
+of a copy of it.
 """
 
 import atexit
@@ -19,11 +22,14 @@ import json
 import linecache
 import os
 import random
+import select
+import socket
 import struct
 import sys
 import time
 import traceback
 import types
+import warnings
 
 CHANNEL = 15
 CHANNEL_HIGH = 1000
@@ -31,9 +37,9 @@ LANE_PAGE, LANE_STDOUT, LANE_STDERR = 14, 12, 13
 RESULT_BYTES_MAX = 48 << 10
 FILE = "<run>"
 
-RUN, ARM = 1, 2
+RUN, ARM, FORK = 1, 2, 3
 (PROGRESS, WAITING, RESULT, FAILED, NOT_JSON, TOO_LARGE,
- ARMED) = range(1, 8)
+ ARMED, BORN, DIED) = range(1, 10)
 
 
 def send(kind, code=0, text=b""):
@@ -45,13 +51,13 @@ def send(kind, code=0, text=b""):
 # ---- preparation ----------------------------------------------------------
 
 
-def open_channel():
+def open_channel(fd=CHANNEL):
     global channel, owner
     try:
-        channel = fcntl.fcntl(CHANNEL, fcntl.F_DUPFD_CLOEXEC, CHANNEL_HIGH)
+        channel = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, CHANNEL_HIGH)
     except OSError:  # a low limit of open files
-        channel = fcntl.fcntl(CHANNEL, fcntl.F_DUPFD_CLOEXEC, CHANNEL)
-    os.close(CHANNEL)
+        channel = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, CHANNEL)
+    os.close(fd)
     owner = os.getpid()
 
 
@@ -350,6 +356,61 @@ def replace_stdout():
         encoding=old.encoding, errors=old.errors)
 
 
+# ---- the zygote -----------------------------------------------------------
+
+
+def fork():
+    with warnings.catch_warnings():
+        # of other threads: those of libraries, idle, which mind forks
+        warnings.simplefilter("ignore")
+        return os.fork()
+
+
+def become_runner(fds, mine):
+    """In the child: the streams and the channel that came with FORK."""
+    for fd in mine:
+        os.close(fd)
+    os.close(channel)
+    out, err, own = fds
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.close(out)
+    os.close(err)
+    os.setsid()
+    open_channel(own)
+    send(BORN, owner)
+
+
+def zygote():
+    """Forks a runner for each FORK and tells how each ends; returns in the
+    runners only."""
+    children, poll = {}, select.poll()
+    control = socket.socket(fileno=os.dup(channel))
+    poll.register(control)
+    send(WAITING)
+    while True:
+        for fd, _ in poll.poll():
+            if fd in children:
+                pid, tag = children.pop(fd)
+                poll.unregister(fd)
+                os.close(fd)
+                status = os.waitpid(pid, 0)[1]
+                send(DIED, tag, struct.pack("<i", status))
+                continue
+            head, fds, _, _ = socket.recv_fds(control, 24, 3)
+            if len(head) < 24 or len(fds) < 3:
+                os._exit(0)  # init gave it up
+            pid = fork()
+            if pid == 0:
+                become_runner(fds, [*children, control.detach()])
+                return
+            for one in fds:
+                os.close(one)
+            pidfd = os.pidfd_open(pid)
+            children[pidfd] = pid, struct.unpack_from("<I", head, 20)[0]
+            poll.register(pidfd, select.POLLIN)
+
+
 # ---- one run --------------------------------------------------------------
 
 
@@ -545,6 +606,7 @@ def main():
     global buffer, have, lane
     is_preloaded = sys.argv[1:2] == ["preload"]
     has_lane = sys.argv[2:3] == ["lane"]
+    is_zygote = sys.argv[2:3] == ["zygote"]
     open_channel()
     # Touches what a run's end will; later, with libraries' handlers in the
     # list, it could not be undone.
@@ -567,6 +629,11 @@ def main():
     gc.collect()
     gc.freeze()
     flush()
+    if is_zygote:
+        zygote()
+        # In a fork each page that is written to is copied: only what a run
+        # needs anyway.
+        rehearse()
     send(WAITING)
     (code, text_in, text_config, env), tell = next_run()
     for pair in env.split(b"\0"):

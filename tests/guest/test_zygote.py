@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs after the first one, in one guest: the python template without its heavy
+libraries, cold boot.  The first run is that of the waiting runner; then a
+zygote is started, and each later runner is a fork of it.
+
+    test_zygote.py [--verbose] [CASE...]
+
+test: timeout=1200 beside=yes
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import vm
+from scenario import Failed, check, ended
+
+MEM_MIB = 256
+LIMIT_BYTES = 128 << 20
+FORK_S = 120  # a runner by fork, where the kernel is interpreted
+WHO = """
+import os, random, sys, uuid
+def run(i, c):
+    print("hello")
+    return {"pid": os.getpid(), "parent": os.getppid(), "sum": sum(i),
+            "random": [random.random(), os.urandom(8).hex(),
+                       str(uuid.uuid4())],
+            "parent_is": open(f"/proc/{os.getppid()}/cmdline").read(),
+            "cgroup": open("/proc/self/cgroup").read(),
+            "session": os.getsid(0), "stdin": sys.stdin.read(),
+            "children": open(f"/proc/self/task/{os.getpid()}/children"
+                             ).read() if os.path.exists(
+                f"/proc/self/task/{os.getpid()}/children") else "",
+            "fds": sorted(int(n) for n in os.listdir("/proc/self/fd"))}
+"""
+seen = []
+
+
+def who(g):
+    t = time.monotonic()
+    c = ended(g.run(WHO, "[1,2,3]", timeout=FORK_S), "exited", 0)
+    r = json.loads(c.end["result"])
+    check(r["sum"] == 6 and c.stdout == b"hello\n", r, c.stdout)
+    check("zygote" not in c.stderr.decode(), c.stderr)
+    g.note(f"{time.monotonic() - t:.2f} s")
+    seen.append(r)
+    return r
+
+
+def is_fork(r):
+    return "zygote" in r["parent_is"].split("\0")
+
+
+def case_first(g):
+    check(not is_fork(who(g)), seen)
+
+
+def case_second_and_third_are_forks(g):
+    for _ in range(2):
+        r = who(g)
+        check(is_fork(r), r)
+        check(r["session"] == r["pid"] and r["stdin"] == "", r)
+        check(r["cgroup"].strip().startswith("0::/user/c"), r)
+    check(seen[1]["parent"] == seen[2]["parent"], seen)
+    # All have the same descriptors open, and none has a child.
+    check(seen[1]["fds"] == seen[2]["fds"] and
+          len(seen[1]["fds"]) <= len(seen[0]["fds"]), seen)
+    check(not any(r["children"] for r in seen), seen)
+    for i in range(3):
+        check(len({r["random"][i] for r in seen}) == len(seen), seen)
+
+
+def case_ends(g):
+    """Exit codes, signals and errors of forks are told like any other's."""
+    ended(g.run("import os\ndef run(i, c): os._exit(5)", timeout=FORK_S),
+          "exited", 5)
+    ended(g.run("import os\ndef run(i, c): os.kill(os.getpid(), 11)",
+                timeout=FORK_S), "signaled", signal=11)
+    c = ended(g.run("def run(i, c):\n    return 1/0", timeout=FORK_S),
+              "exited", 1)
+    check(c.stderr.startswith(b"Traceback") and b"python.py" not in c.stderr,
+          c.stderr)
+    n = g.start_run("def run(i, c):\n    print('a')\n    while 1: pass",
+                    timeout_ms=1000)
+    c = ended(g.finish(n, FORK_S), "timed_out")
+    check(c.stdout == b"a\n", c.stdout)
+
+
+def case_wait_is_as_ever(g):
+    """No child but its own; a fork that comes back is not the runner."""
+    c = ended(g.run("""
+import os
+def run(i, c):
+    try:
+        os.wait()
+        return "a child"
+    except ChildProcessError:
+        pass
+    if os.fork():
+        os.wait()
+        return "parent"
+    return "child"
+""", timeout=FORK_S), "exited", 0)
+    check(c.end["result"] == b'"parent"', c.end)
+
+
+def case_at_once(g):
+    """Four runs that were asked for together: each has a runner of its own."""
+    code = ("import os, time\ndef run(i, c):\n    time.sleep(i)\n"
+            "    return os.getpid()")
+    n = [g.start_run(code, "1", timeout_ms=600000) for _ in range(4)]
+    done = [ended(g.finish(x, 4 * FORK_S), "exited", 0) for x in n]
+    check(len({c.end["result"] for c in done}) == 4, done)
+
+
+def case_oom(g):
+    n = g.start_run("def run(i, c):\n  x = []\n"
+                    "  while 1: x.append(bytearray(10 << 20))",
+                    timeout_ms=600000)
+    ended(g.finish(n, 600), "oom")
+    check(is_fork(who(g)), seen[-1])
+
+
+def case_killed_by_user_code(g):
+    """The zygote has the uid of user code: it is replaced, once; then runners
+    are started one by one."""
+    kill = ("import os\ndef run(i, c):\n    os.kill(os.getppid(), 9)\n"
+            "    return 'on'")
+    for is_replaced in (True, False):
+        c = ended(g.run(kill, timeout=FORK_S), "exited", 0)
+        check(c.end["result"] == b'"on"', c.end)
+        check(is_fork(who(g)) == is_replaced, seen[-1])
+
+
+def case_nothing_is_left(g):
+    c = ended(g.exec(["bash", "-c", "cat /proc/[0-9]*/stat"], timeout=60),
+              "exited")
+    zombies = [line for line in c.stdout.decode().splitlines()
+               if ") Z " in line and not line.split()[0] == "1"]
+    check(not zombies, zombies)
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("--verbose", action="store_true")
+    p.add_argument("cases", nargs="*")
+    a = p.parse_args()
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        print("no access to /dev/kvm")
+        return 77
+    todo = [n[len("case_"):] for n in globals() if n.startswith("case_") and
+            (not a.cases or any(c in n for c in a.cases))]
+    failed = 0
+    with vm.VM("python", mem=MEM_MIB, verbose=a.verbose) as g:
+        g.boot(3600)
+        g.prepare("python")
+        g.bind(300, mem=LIMIT_BYTES)
+        for i, name in enumerate(todo, 1):
+            t, notes = time.monotonic(), []
+            g.note = notes.append
+            try:
+                globals()["case_" + name](g)
+                g.ping(60)
+            except (Failed, vm.GuestError, OSError) as e:
+                failed += 1
+                print(f"not ok {i} - {name}")
+                print("# " + str(e).replace("\n", "\n# "), flush=True)
+                continue
+            print(f"ok {i} - {name} # {time.monotonic() - t:.1f} s, " +
+                  ", ".join(notes), flush=True)
+    print(f"1..{len(todo)}")
+    return bool(failed)
+
+
+sys.exit(main())
