@@ -12,7 +12,7 @@
 /* after the headers it needs */
 #include <cmocka.h>
 
-char folder[64], vmm_path[4096];
+char folder[FOLDER_BYTES], vmm_path[4096];
 struct loop *loop;
 struct link *lnk;
 
@@ -41,7 +41,10 @@ void file_put(const char *name, const char *text)
 
 int folder_make(void)
 {
-	snprintf(folder, sizeof(folder), "/tmp/hutch-link-test-XXXXXX");
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(folder, sizeof(folder), "%s/link-test-XXXXXX",
+		 tmp ? tmp : "/tmp");
 	if (!mkdtemp(folder))
 		return -1;
 	file_put("init", "abc");

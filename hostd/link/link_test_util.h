@@ -16,7 +16,8 @@
 	"{\"python\": {\"path\": \"root\", \"bytes\": 3, \"sha256\": "         \
 	"\"" SHA_ABC "\"}}"
 
-extern char folder[64], vmm_path[4096];
+#define FOLDER_BYTES 64 /* short enough for the sockets in it */
+extern char folder[FOLDER_BYTES], vmm_path[4096];
 extern struct loop *loop;
 extern struct link *lnk;
 

@@ -125,6 +125,21 @@ one_run() { # one_run TEMPLATE: 1+2+3, and the kernel's command line
 	return 1
 }
 
+# Runs one after another in one sandbox: the third's runner is a fork.
+held_runs() {
+	id=$(hutch sandbox create --template lbb/python) || return 1
+	for i in 1 2 3; do
+		t1=$(up)
+		hutch sandbox run --input '[1,2,3]' --timeout-s 120 "$id" \
+			/guest/held.py >/tmp/held.out 2>&1
+		[ $? = 0 ] && tail -n 1 /tmp/held.out | grep -qx 6 || return 1
+		echo "held run $i: $(head -n 1 /tmp/held.out), $t1 to $(up) s" |
+			say
+	done
+	hutch sandbox rm "$id" | say
+	head -n 1 /tmp/held.out | grep -qx 'fork of a zygote'
+}
+
 # Of every VM so far: cold boots, snapshots, restored runs, the vector test.
 patch_is_inert() {
 	vms=$(ls $traces | wc -l)
@@ -158,6 +173,7 @@ while read -r t; do
 	check "cold_boot_and_snapshot_$t" prepare "$t"
 	check "restored_run_$t" one_run "$t"
 	check "restored_run_again_$t" one_run "$t"
+	[ "$t" != lbb/python ] || check held_runs_again held_runs
 done </templates
 kill $daemon
 wait $daemon

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 ATTACH_S = 20
+DETACH_S = 5
 LINE = re.compile(r"(\d+) +(\d+\.\d+) (\w+)\(")
 SYNCS = ("fsync", "fdatasync")
 
@@ -52,8 +53,15 @@ class Calls:
             time.sleep(0.02)
 
     def close(self):
-        if self.strace.poll() is None:
-            self.strace.send_signal(signal.SIGINT)
+        if self.strace.poll() is not None:
+            return
+        self.strace.send_signal(signal.SIGTERM)
+        try:
+            self.strace.wait(DETACH_S)
+        except subprocess.TimeoutExpired:
+            # It waits for a thread of a VMM that was killed; killed itself,
+            # it lets go of all.
+            self.strace.kill()
             self.strace.wait()
 
     def count(self, windows):

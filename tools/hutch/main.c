@@ -54,7 +54,7 @@ static const struct command {
 	{"show", "show the record of a sandbox or a command", cmd_show},
 	{"logs", "print what a command wrote", cmd_logs},
 	{"kill", "end a command, or destroy a sandbox", cmd_kill},
-	{"sandbox", "hold a sandbox: create, exec, stop, resume, rm",
+	{"sandbox", "hold a sandbox: create, exec, run, stop, resume, rm",
 	 cmd_sandbox},
 	{"pool", "show the VMs that wait for a run", cmd_pool},
 	{"prepare", "make a template's snapshot ahead of the first run",

@@ -1,9 +1,10 @@
 /*
  * hutch sandbox: sandboxes that are held, from the command line.
  *
- * create prints an id; exec runs a program in it, with its output as it comes
- * and its exit status; stop, resume and rm are one call each.  Options of exec
- * stand before the sandbox: what follows its id is the program's.
+ * create prints an id; exec runs a program in it and run a file of code, with
+ * the output as it comes and the exit status; stop, resume and rm are one call
+ * each.  Options of exec stand before the sandbox: what follows its id is the
+ * program's.
  */
 #include "../../hostd/http/utf8.h"
 #include "../../hostd/surface/lbb/lbb.h"
@@ -27,6 +28,7 @@
 static const char help[] =
 	"usage: hutch sandbox create [OPTIONS]\n"
 	"       hutch sandbox exec [OPTIONS] SANDBOX PROGRAM [ARGUMENTS]\n"
+	"       hutch sandbox run [OPTIONS] SANDBOX FILE\n"
 	"       hutch sandbox stop|resume|rm SANDBOX\n"
 	"\n"
 	"A held sandbox runs commands until it is removed or expires; files "
@@ -46,12 +48,13 @@ static const char help[] =
 	"  hutch sandbox exec $id bash -c 'echo hello > f; ls'\n"
 	"  hutch sandbox exec --timeout-s 5 --env A=b $id env\n"
 	"  seq 9 | hutch sandbox exec --stdin - $id -- tail -n 2\n"
+	"  hutch sandbox run --input '[1, 2, 3]' $id sum.py\n"
 	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
 	"  hutch sandbox rm $id\n";
 
 struct verb {
 	struct cli *c;
-	const char *template_name, *key, *cwd, *stdin_file;
+	const char *template_name, *key, *cwd, *stdin_file, *input, *config;
 	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
 	struct opt_list env;
 	struct args args;
@@ -172,6 +175,18 @@ static int call_command(struct verb *v, const char *method, const char *path,
 	return 0;
 }
 
+/* What run() returned, unless it is nothing, or a script's output already. */
+static void print_result(const struct answer *a, const struct pump *out)
+{
+	struct json_span v;
+
+	if (json_at(a->root, "result", &v) &&
+	    json_kind_of(v) != JSON_KIND_NULL &&
+	    !pump_wrote_only(out, v.at, v.len))
+		printf("%s%.*s\n", pump_ends_in_line(out) ? "" : "\n",
+		       (int)v.len, v.at);
+}
+
 /* Its output as it comes, until it has ended; Ctrl-C cancels it. */
 static int follow(struct verb *v, const char *id, struct answer *a,
 		  struct err *e)
@@ -206,6 +221,8 @@ static int follow(struct verb *v, const char *id, struct answer *a,
 					  SLICE_MS, a, e);
 		}
 	}
+	if (!rc && !v->c->is_json)
+		print_result(a, &out);
 	pump_finish(&out);
 	pump_finish(&err);
 	return rc;
@@ -252,17 +269,14 @@ static int put_command(struct json_out *j, struct verb *v, struct err *e)
 }
 
 /* > 0: the program's exit status. */
-static int exec(struct verb *v, struct err *e)
+static int start_and_follow(struct verb *v, struct json_out *body,
+			    struct err *e)
 {
 	_cleanup_answer_ struct answer a = {0};
-	struct json_out j = {0};
 	char id[ID_BYTES], text[400];
-	int rc = put_command(&j, v, e);
+	int rc =
+		post(v, "/v1/sandboxes/commands", v->args.rest[0], body, &a, e);
 
-	if (!rc)
-		rc = post(v, "/v1/sandboxes/commands", v->args.rest[0], &j, &a,
-			  e);
-	json_out_finish(&j);
 	if (rc)
 		return rc;
 	answer_text(a.root, "id", id, sizeof(id), "");
@@ -276,6 +290,42 @@ static int exec(struct verb *v, struct err *e)
 		outcome_text(a.root, text, sizeof(text));
 		fprintf(stderr, "hutch: %s; %s\n", text, id);
 	}
+	return rc;
+}
+
+static int exec(struct verb *v, struct err *e)
+{
+	struct json_out j = {0};
+	int rc = put_command(&j, v, e);
+
+	if (!rc)
+		rc = start_and_follow(v, &j, e);
+	json_out_finish(&j);
+	return rc;
+}
+
+static int run_file(struct verb *v, struct err *e)
+{
+	struct json_out j = {0};
+	char timeout[32];
+	struct source s = {
+		.file = v->args.rest[1],
+		.input = v->input,
+		.config = v->config,
+		.env = v->env,
+		.is_in_held = true,
+	};
+	int rc;
+
+	if (v->timeout_s) {
+		snprintf(timeout, sizeof(timeout), "%llus",
+			 (unsigned long long)v->timeout_s);
+		s.timeout = timeout;
+	}
+	rc = source_body(&s, WAIT_MS, &j.buf, e);
+	if (!rc)
+		rc = start_and_follow(v, &j, e);
+	json_out_finish(&j);
 	return rc;
 }
 
@@ -315,6 +365,7 @@ static const struct {
 } verbs[] = {
 	{"create", "nothing", create, 0, 0},
 	{"exec", "a sandbox and a program", exec, 2, ARGS_LIST_MAX},
+	{"run", "a sandbox and a file", run_file, 2, 2},
 	{"stop", "a sandbox", stop, 1, 1},
 	{"resume", "a sandbox", resume, 1, 1},
 	{"rm", "a sandbox", rm, 1, 1},
@@ -359,16 +410,21 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		 ENGINE_EXPIRES_IN_SECONDS_MIN, ENGINE_EXPIRES_IN_SECONDS_MAX,
 		 "destroy after N seconds, default 3600", "create"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
-		 "variable; may come many times", "create, exec"},
+		 "variable; may come many times", "create, exec, run"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
 		 "folder, default /workspace", "exec"},
 		{"stdin", "FILE", OPT_TEXT, &v.stdin_file, 0, 0,
 		 "the program's standard input, up to 1 MiB; - = ours", "exec"},
+		{"input", "JSON", OPT_TEXT, &v.input, 0, 0,
+		 "input of run(), JSON, or @FILE; default null", "run"},
+		{"config", "JSON", OPT_TEXT, &v.config, 0, 0,
+		 "config of run(), as input", "run"},
 		{"timeout-s", "N", OPT_U64, &v.timeout_s, 1,
 		 ENGINE_TIMEOUT_MS_MAX / MS_PER_S,
-		 "seconds, 1 to 3600, default 60", "exec"},
+		 "seconds, 1 to 3600, default 60", "exec, run"},
 		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
-		 "idempotency key; the same key acts once", "create, exec"},
+		 "idempotency key; the same key acts once",
+		 "create, exec, run"},
 		{0},
 	};
 	size_t i = argc ? 0 : VERBS;
@@ -388,7 +444,8 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		return cli_help(help, opts);
 	if (i == VERBS) {
 		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is create, exec, stop, resume or rm");
+			"the first word is create, exec, run, stop, resume or "
+			"rm");
 		return cli_usage(c, "sandbox", &e);
 	}
 	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||

@@ -90,6 +90,8 @@ static int add_code(const struct source *s, struct json_out *j, struct err *e)
 			       "%s: not UTF-8 text", s->file);
 	json_out_text(j, "code", code.data ? code.data : (uint8_t *)"",
 		      code.len);
+	if (s->is_in_held)
+		return 0;
 	if (!name)
 		name = template_of(s->file);
 	if (!name && strcmp(s->file, "-"))

@@ -13,6 +13,7 @@ struct source {
 	const char *input, *config, *template_name, *timeout;
 	uint64_t memory_mib, vcpus, disk_mib; /* 0 = the daemon's default */
 	struct opt_list env;
+	bool is_in_held; /* the sandbox is there: no template, no limits */
 };
 
 /* The body, with the first wait.  0 or -1 with `e`. */
