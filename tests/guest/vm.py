@@ -16,7 +16,8 @@ import time
 import cbor
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = os.path.join(ROOT, "build")
+BUILD = os.path.abspath(os.environ.get("HUTCH_BUILD") or
+                        os.path.join(ROOT, "build"))
 
 UP = {1: "HELLO", 2: "READY", 3: "BOUND", 4: "STARTED", 5: "OUTPUT",
       6: "ENDED", 7: "PONG", 8: "PROGRESS"}
