@@ -23,6 +23,14 @@
  *   guest -> BOUND, STARTED, OUTPUT*, ENDED
  *   host  -> ACK                   ENDED is durable on the host
  *
+ * A sandbox that runs may be copied, and the copy bound to an identity of its
+ * own; numbers of its commands are above all that the first one was given:
+ *
+ *   host  -> HOLD
+ *   guest -> PONG                  nothing after it
+ *   --- snapshot ---
+ *   host  -> GO                    here it goes on; in a restored one BIND ...
+ *
  * No user code runs before BOUND.  A command number starts at most once.
  * Plain C, standard headers only: both ends compile this file.
  */
@@ -75,6 +83,12 @@ enum gp_type {
 	 * init from now on; answered as RUN is. */
 	GP_ARM = 74,
 	GP_ADOPT = 75,
+	/* HOLD: PONG is init's last word until GO or BIND, so that a snapshot
+	 * of the VM cuts no frame.  GO: all goes on.  BIND instead of it: this
+	 * is another sandbox now; commands that init knows go on without a
+	 * time-out, and nobody is told of them any more. */
+	GP_HOLD = 76,
+	GP_GO = 77,
 };
 
 struct gp_head {

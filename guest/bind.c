@@ -152,6 +152,11 @@ bool bind_do(struct guest *g, const void *payload, size_t len,
 		port_log("bind: %s", why);
 	else
 		g->phase = PHASE_BOUND;
+	if (g->link.is_held) {
+		/* Copied while it ran: what is queued is the first one's. */
+		commands_disown(g);
+		link_go(&g->link, true);
+	}
 	bind_bound(ret, rc ? why : NULL);
 	return !rc;
 }

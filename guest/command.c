@@ -133,7 +133,7 @@ static void finish(struct command *c)
 		loop_unwatch(&c->g->loop, &c->channel.watch);
 		fd_close(&c->channel.watch.fd);
 	}
-	if (!c->number)
+	if (!c->number || c->is_foreign)
 		c->is_over = true;
 	if (c->done)
 		c->done(c);
@@ -341,7 +341,8 @@ struct command *command_by_number(struct guest *g, uint64_t number)
 	{
 		struct command *c = container_of(n, struct command, node);
 
-		if (c->number == number && number && !c->is_over)
+		if (c->number == number && number && !c->is_over &&
+		    !c->is_foreign)
 			return c;
 	}
 	return NULL;
@@ -412,6 +413,33 @@ void command_ack(struct command *c)
 {
 	if (c->state == CMD_ENDED)
 		c->is_over = true;
+}
+
+static void disown(struct command *c)
+{
+	c->is_foreign = true;
+	timer_clear(&c->flush);
+	if (c->state == CMD_QUEUED) {
+		command_event(c, EV_KILL);
+	} else if (c->state == CMD_ENDED) {
+		c->is_over = true;
+	} else if (c->state == CMD_STARTING || c->state == CMD_RUNNING) {
+		c->timeout_ms = 0;
+		timer_clear(&c->deadline);
+	}
+}
+
+void commands_disown(struct guest *g)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &g->commands.all)
+	{
+		struct command *c = container_of(n, struct command, node);
+
+		if (c->number && !c->is_foreign)
+			disown(c);
+	}
 }
 
 void commands_kill_all(struct guest *g)

@@ -80,6 +80,7 @@ struct command {
 	enum cmd_kind kind;
 	enum cmd_state state;
 	bool is_over;	 /* freed at the end of the turn */
+	bool is_foreign; /* of the sandbox that this one is a copy of */
 	int slot;	 /* -1 = none */
 	bool is_in_prep; /* lives in /prep, not (yet) in its slot */
 	bool was_armed;	 /* WARM: by its own word, after ARMED */
@@ -128,6 +129,8 @@ void command_on_tell(struct guest *g, const struct nest_tell *t);
 void command_ack(struct command *c);
 /* Between turns: free what is over. */
 void commands_sweep(struct guest *g);
+/* They go on, but nobody asked for them here: no time-out, no report. */
+void commands_disown(struct guest *g);
 /* All of them end at once: power-off. */
 void commands_kill_all(struct guest *g);
 

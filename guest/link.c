@@ -60,7 +60,7 @@ static void link_down(struct link *l, const char *why)
 	port_log("channel: %s", why);
 	loop_unwatch(l->loop, &l->watch);
 	fd_close(&l->watch.fd);
-	l->is_up = l->is_connecting = false;
+	l->is_up = l->is_connecting = l->is_held = false;
 	l->out.len = l->out_at = 0;
 	keep.len = 0;
 	frame_reader_init(&l->in, max);
@@ -199,7 +199,8 @@ static void on_event(struct watch *w, uint32_t events)
 
 bool link_is_full(const struct link *l)
 {
-	return !l->is_up || l->out.len - l->out_at > LINK_QUEUE_BYTES_HIGH;
+	return !l->is_up || l->is_held ||
+	       l->out.len - l->out_at > LINK_QUEUE_BYTES_HIGH;
 }
 
 /* A frame that cannot be queued ends the connection: what was to be told is
@@ -257,20 +258,52 @@ void link_send_output(struct link *l, uint64_t cmd, enum gp_stream stream,
 	queue(l, rc);
 }
 
+/* Of `out`, so much may be sent. */
+static size_t flush_end(const struct link *l)
+{
+	return l->is_held ? l->hold_at : l->out.len;
+}
+
+/* What was sent leaves the queue. */
+static void consume(struct link *l)
+{
+	if (l->is_held)
+		l->hold_at -= l->out_at;
+	bytes_consume(&l->out, l->out_at);
+	l->out_at = 0;
+}
+
+void link_hold(struct link *l)
+{
+	if (l->is_held)
+		return;
+	l->is_held = true;
+	l->hold_at = l->out.len;
+}
+
+void link_go(struct link *l, bool is_dropped)
+{
+	if (!l->is_held)
+		return;
+	if (is_dropped)
+		l->out.len = l->hold_at;
+	l->is_held = false;
+	l->room(l->ctx);
+}
+
 void link_flush(struct link *l)
 {
 	bool was_waiting = l->watch.events & EPOLLOUT;
 
-	while (l->is_up && l->out_at < l->out.len) {
+	while (l->is_up && l->out_at < flush_end(l)) {
 		ssize_t n = send(l->watch.fd, l->out.data + l->out_at,
-				 l->out.len - l->out_at,
+				 flush_end(l) - l->out_at,
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN) {
-			bytes_consume(&l->out, l->out_at);
-			l->out_at = 0;
+			consume(l);
 			loop_watch(l->loop, &l->watch, EPOLLIN | EPOLLOUT);
 			return;
 		}
@@ -280,9 +313,10 @@ void link_flush(struct link *l)
 		}
 		l->out_at += (size_t)n;
 	}
-	l->out.len = l->out_at = 0;
+	consume(l);
 	if (!l->is_up || !was_waiting)
 		return;
 	loop_watch(l->loop, &l->watch, EPOLLIN);
-	l->room(l->ctx);
+	if (!l->is_held)
+		l->room(l->ctx);
 }

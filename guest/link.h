@@ -25,8 +25,9 @@ struct link {
 	struct loop *loop;
 	struct frame_reader in;
 	struct bytes out;
-	size_t out_at; /* sent bytes at the start of `out` */
-	bool is_up, is_connecting;
+	size_t out_at;	/* sent bytes at the start of `out` */
+	size_t hold_at; /* is_held: what lies behind it waits */
+	bool is_up, is_connecting, is_held;
 	unsigned retry_ms, next_port;
 	void (*up)(void *ctx);	 /* connected: say hello */
 	void (*room)(void *ctx); /* the queue is empty again */
@@ -48,6 +49,10 @@ void link_send_output(struct link *l, uint64_t cmd, enum gp_stream stream,
 		      uint64_t offset, uint64_t total, const void *data,
 		      size_t len);
 bool link_is_full(const struct link *l);
+/* What is queued now goes out, what comes after it waits for link_go; that
+ * forgets it instead, if it is_dropped. */
+void link_hold(struct link *l);
+void link_go(struct link *l, bool is_dropped);
 void link_flush(struct link *l);
 
 #endif

@@ -72,6 +72,8 @@ static const struct payload {
 	{GP_ACK, "ACK", NULL, 0},
 	{GP_PING, "PING", NULL, 0},
 	{GP_POWEROFF, "POWEROFF", NULL, 0},
+	{GP_HOLD, "HOLD", NULL, 0},
+	{GP_GO, "GO", NULL, 0},
 };
 
 int payload_decode(enum gp_type type, const void *payload, size_t len,

@@ -7,9 +7,15 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+/* Is it one that the host asked for? */
+static bool is_told(const struct command *c)
+{
+	return c->number && !c->is_foreign;
+}
+
 void report_started(struct command *c)
 {
-	if (c->number)
+	if (is_told(c))
 		link_send(&c->g->link, GP_STARTED, c->number, NULL);
 }
 
@@ -51,7 +57,7 @@ static void output_send(struct command *c, bool is_last)
 
 void report_output(struct command *c)
 {
-	if (!c->number)
+	if (!is_told(c))
 		return;
 	output_send(c, false);
 	report_output_later(c);
@@ -61,7 +67,7 @@ void report_output_later(struct command *c)
 {
 	uint64_t now, at, head = 0;
 
-	if (!c->number || c->state == CMD_ENDED || link_is_full(&c->g->link) ||
+	if (!is_told(c) || c->state == CMD_ENDED || link_is_full(&c->g->link) ||
 	    !(stream_unsent(&c->out[0]) + stream_unsent(&c->out[1])))
 		return;
 	for (int i = 0; i < 2; i++)
@@ -119,7 +125,7 @@ void report_ended(struct command *c)
 	struct slot_use u = {0};
 	struct ended e;
 
-	if (!c->number)
+	if (!is_told(c))
 		return;
 	if (c->slot >= 0) {
 		struct slot *s = &c->g->cg.slots[c->slot];
@@ -174,7 +180,7 @@ void report_again(struct guest *g)
 	{
 		struct command *c = container_of(n, struct command, node);
 
-		if (!c->number || c->state == CMD_QUEUED ||
+		if (!is_told(c) || c->state == CMD_QUEUED ||
 		    c->state == CMD_STARTING)
 			continue;
 		stream_rewind(&c->out[0]);

@@ -156,6 +156,18 @@ static void on_ping(struct guest *g, const struct frame *f)
 	link_send(&g->link, GP_PONG, f->head.cmd, NULL);
 }
 
+static void on_hold(struct guest *g, const struct frame *f)
+{
+	on_ping(g, f);
+	link_hold(&g->link);
+}
+
+static void on_go(struct guest *g, const struct frame *f)
+{
+	(void)f;
+	link_go(&g->link, false);
+}
+
 /* The nest takes all user code with it; then the disk can be closed. */
 static void on_poweroff(struct guest *g, const struct frame *f)
 {
@@ -197,6 +209,8 @@ static const struct route routes[] = {
 	{GP_ACK, ANY_PHASE, on_ack, false},
 	{GP_PING, ANY_PHASE, on_ping, false},
 	{GP_POWEROFF, ANY_PHASE, on_poweroff, false},
+	{GP_HOLD, IN(PHASE_BOUND), on_hold, false},
+	{GP_GO, IN(PHASE_BOUND), on_go, false},
 };
 
 void session_frame(void *ctx, const struct frame *f)

@@ -201,6 +201,94 @@ static void host_does_not_read(void **state)
 	}
 }
 
+static struct bytes identity_frame(void)
+{
+	static const uint8_t entropy[GP_ENTROPY_BYTES] = {1};
+	struct bytes b = {0};
+	struct writer w = {.out = &b};
+
+	wire_put_map(&w, 1);
+	wire_put_bytes(&w, GP_BIND_ENTROPY, entropy, sizeof(entropy));
+	assert_int_equal(w.rc, 0);
+	return b;
+}
+
+/* HOLD: nothing follows PONG, whatever happens; GO: all of it comes. */
+static void held_and_going_on(void **state)
+{
+	struct fixture *f = *state;
+	struct command *c = running(f, 9), *other = running(f, 10);
+
+	take_frame(f);
+	f->g.phase = PHASE_BOUND;
+	stream_reset(&c->out[0], 100, 100);
+	send_frame(f, GP_HOLD, 0, NULL, 0);
+	assert_int_equal(take_frame(f).head.type, GP_PONG);
+	assert_int_equal(take_frame(f).head.type, 0);
+	stream_push(&c->out[0], (const uint8_t *)"abc", 3);
+	report_output(c);
+	report_started(other);
+	c->has_exited = true;
+	command_event(c, EV_EXIT);
+	link_flush(&f->g.link);
+	send_frame(f, GP_PING, 0, NULL, 0);
+	assert_int_equal(take_frame(f).head.type, 0);
+	send_frame(f, GP_HOLD, 0, NULL, 0); /* it is held already */
+	assert_int_equal(take_frame(f).head.type, 0);
+	send_frame(f, GP_GO, 0, NULL, 0);
+	assert_int_equal(take_frame(f).head.cmd, 10);
+	assert_int_equal(take_output(f, false), 3);
+	assert_int_equal(take_frame(f).head.type, GP_PONG);
+	assert_int_equal(take_frame(f).head.type, GP_PONG);
+	send_frame(f, GP_GO, 0, NULL, 0);
+	assert_int_equal(take_frame(f).head.type, 0);
+	send_frame(f, GP_ACK, 9, NULL, 0);
+	assert_null(command_by_number(&f->g, 9));
+}
+
+/* Held and bound anew: a copy.  Nobody hears of what the first one ran. */
+static void held_and_bound_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct command *runs = running(f, 9), *ends = running(f, 10);
+	struct command *waits = command_new(&f->g, CMD_EXEC, 11);
+	struct bytes bind = identity_frame();
+	struct frame fr = take_frame(f);
+
+	f->g.phase = PHASE_BOUND;
+	f->g.commands.last_number = 11;
+	runs->timeout_ms = 1000;
+	timer_set_in(&f->g.loop, &runs->deadline, 1000);
+	ends->has_exited = true;
+	command_event(ends, EV_EXIT);
+	send_frame(f, GP_HOLD, 0, NULL, 0);
+	do
+		fr = take_frame(f);
+	while (fr.head.type != GP_PONG);
+	report_started(runs);
+	assert_non_null(waits);
+	/* It says why it cannot be bound here; the rest holds all the same. */
+	send_frame(f, GP_BIND, 0, bind.data, bind.len);
+	bytes_finish(&bind);
+	fr = take_frame(f);
+	assert_int_equal(fr.head.type, GP_BOUND);
+	assert_int_equal(take_frame(f).head.type, 0);
+	assert_int_equal(f->g.commands.n, 1);
+	assert_null(command_by_number(&f->g, 9));
+	assert_false(runs->deadline.is_set);
+	assert_int_equal(runs->state, CMD_RUNNING);
+	/* Its number is not one of ours: refused as too low. */
+	send_frame(f, GP_EXEC, 9, NULL, 0);
+	fr = take_frame(f);
+	assert_int_equal(ended_how(&fr), GP_END_NOT_STARTED);
+	runs->has_exited = true;
+	command_event(runs, EV_EXIT);
+	commands_sweep(&f->g);
+	link_flush(&f->g.link);
+	assert_int_equal(take_frame(f).head.type, 0);
+	assert_int_equal(f->g.commands.n, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +305,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(all_is_told_again, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(host_does_not_read, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(held_and_going_on, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(held_and_bound_anew, setup,
 						teardown),
 	};
 

@@ -18,7 +18,7 @@ FOLDER = os.path.join(ROOT, "api", "samples", "guest")
 
 HELLO, READY, BOUND, STARTED, OUTPUT, ENDED, PONG, PROGRESS = range(1, 9)
 WELCOME, PREPARE, BIND, RUN, EXEC, KILL, ACK, PING, POWEROFF = range(65, 74)
-ARM, ADOPT = 74, 75
+ARM, ADOPT, HOLD, GO = range(74, 78)
 
 ENTROPY = bytes(range(64))
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
@@ -74,6 +74,8 @@ GOOD = {
     "ack": ("", ACK, 3, {}),
     "ping": ("", PING, 0, {}),
     "poweroff": ("", POWEROFF, 0, {}),
+    "hold": ("", HOLD, 0, {}),
+    "go": ("", GO, 0, {}),
 }
 
 BIND_MAP = GOOD["bind"][3]
