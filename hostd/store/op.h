@@ -83,6 +83,20 @@ void command_set_aside(struct db *db, const char *id, int why);
 int command_copy_for_store(struct command_rec *dst,
 			   const struct command_rec *src, bool with_output);
 
+/* A row of `idempotency`. */
+struct key_row {
+	const char *environment, *graph, *operation, *key;
+	const uint8_t *hash;
+	const char *sandbox, *command;
+	int64_t created_ms;
+};
+/* What the key names already, if anything. */
+int key_find_row(struct db *db, const struct key_row *k,
+		 struct store_found *ret);
+int key_add_row(struct db *db, const struct key_row *k);
+/* Cut names would make two keys one. */
+bool begin_fits(const struct store_begin *b);
+
 /* Where the page begins: seq of the cursor's row.  -EINVAL: no such row. */
 int page_start(struct db *db, const char *sql, const struct store_page *p,
 	       int64_t *ret_before);

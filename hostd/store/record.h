@@ -16,6 +16,7 @@
 #define ID_BYTES_MAX		  40 /* "sbx_" + 26, with room */
 #define GRAPH_NAME_BYTES_MAX	  64
 #define TEMPLATE_NAME_BYTES_MAX	  64
+#define SNAPSHOT_NAME_BYTES_MAX	  64
 #define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define HASH_BYTES		  32
@@ -78,8 +79,9 @@ struct sandbox_rec {
 	enum sandbox_status status;
 	enum sandbox_kind kind;
 	char template_name[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
-	char template_id[ID_BYTES_MAX]; /* sbt_..., "" for a base */
-	uint32_t template_version;	/* 0 for a base */
+	/* sbt_..., snp_... of the snapshot that it began from, "" for a base */
+	char template_id[ID_BYTES_MAX];
+	uint32_t template_version; /* 0 for a base */
 	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
 	uint8_t image_sha256[HASH_BYTES]; /* of the root image */
 	uint8_t kernel_sha256[HASH_BYTES];
@@ -127,6 +129,29 @@ struct command_rec {
 	struct output_rec out[2]; /* 0 stdout, 1 stderr */
 };
 
+/* What a sandbox was at a moment: memory, devices, disk (hostd/link). */
+struct snapshot_rec {
+	char id[ID_BYTES_MAX]; /* snp_... */
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	char name[SNAPSHOT_NAME_BYTES_MAX + 1]; /* "" = none */
+	char sandbox[ID_BYTES_MAX];		/* of which it was taken */
+	/* As in the sandbox's record. */
+	char template_name[TEMPLATE_NAME_BYTES_MAX + 1];
+	char template_id[ID_BYTES_MAX];
+	uint32_t template_version;
+	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
+	uint8_t image_sha256[HASH_BYTES];
+	uint8_t kernel_sha256[HASH_BYTES];
+	uint8_t init_sha256[HASH_BYTES]; /* of the image with init */
+	struct limits limits;
+	int64_t created_ms;
+	uint64_t incarnation; /* of the sandbox's VM */
+	/* Bytes that the files take. */
+	uint64_t state_bytes, mem_bytes, disk_bytes;
+	uint8_t state_sha256[HASH_BYTES]; /* of the VMM's state file */
+};
+
 void command_rec_finish(struct command_rec *c);
 /* Deep copy; -ENOMEM. */
 int command_rec_copy(struct command_rec *dst, const struct command_rec *src);
@@ -142,6 +167,8 @@ int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out);
 int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len);
 int command_rec_encode(const struct command_rec *r, struct bytes *out);
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len);
+int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out);
+int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len);
 
 /* The wall clock may be set back (K18): what came later is not told as earlier
  * than its beginning. */

@@ -96,6 +96,40 @@ static const struct record_type command_type = {
 	"command", 1, sizeof(struct command_rec), command_fields,
 	N_OF(command_fields)};
 
+#define N(m) offsetof(struct snapshot_rec, m)
+#define N_TEXT(k, m)                                                           \
+	{                                                                      \
+		k, F_TEXT, N(m), 0, TEXT_MAX(struct snapshot_rec, m)           \
+	}
+
+static const struct field snapshot_fields[] = {
+	N_TEXT(1, id),
+	N_TEXT(2, environment),
+	N_TEXT(3, graph),
+	N_TEXT(4, name),
+	N_TEXT(5, sandbox),
+	N_TEXT(6, template_name),
+	N_TEXT(7, template_id),
+	{8, F_U32, N(template_version), 0, UINT32_MAX},
+	N_TEXT(9, template_base),
+	{10, F_HASH, N(image_sha256), 0, HASH_BYTES},
+	{11, F_HASH, N(kernel_sha256), 0, HASH_BYTES},
+	{12, F_HASH, N(init_sha256), 0, HASH_BYTES},
+	{13, F_U32, N(limits.vcpus), 0, UINT32_MAX},
+	{14, F_U32, N(limits.memory_mib), 0, UINT32_MAX},
+	{15, F_U32, N(limits.disk_mib), 0, UINT32_MAX},
+	{16, F_I64, N(created_ms), 0, 0},
+	{17, F_U64, N(incarnation), 0, UINT64_MAX},
+	{18, F_U64, N(state_bytes), 0, UINT64_MAX},
+	{19, F_U64, N(mem_bytes), 0, UINT64_MAX},
+	{20, F_U64, N(disk_bytes), 0, UINT64_MAX},
+	{21, F_HASH, N(state_sha256), 0, HASH_BYTES},
+};
+
+static const struct record_type snapshot_type = {
+	"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields,
+	N_OF(snapshot_fields)};
+
 #define K(m) offsetof(struct key_info, m)
 
 /* is_revoked is a column: it changes without the record. */
@@ -139,6 +173,16 @@ int command_rec_encode(const struct command_rec *r, struct bytes *out)
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len)
 {
 	return codec_decode(&command_type, r, cbor, len);
+}
+
+int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out)
+{
+	return codec_encode(&snapshot_type, r, out);
+}
+
+int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&snapshot_type, r, cbor, len);
 }
 
 int key_rec_encode(const struct key_info *r, struct bytes *out)

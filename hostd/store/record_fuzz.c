@@ -28,12 +28,18 @@ static void good(unsigned type, struct bytes *out)
 	struct key_info k = {
 		.environment = "env", .name = "ci", .plan = PLAN_FULL};
 	struct event_rec e = {.from = 1, .to = 2, .reason_text = "why"};
+	struct snapshot_rec n = {.id = "snp_a",
+				 .environment = "env",
+				 .graph = "main",
+				 .sandbox = "sbx_a",
+				 .mem_bytes = 1 << 20};
 
 	if (bytes_append(&c.result, "[1]", 3) ||
 	    (type == 0 && command_rec_encode(&c, out)) ||
 	    (type == 1 && sandbox_rec_encode(&s, out)) ||
 	    (type == 2 && key_rec_encode(&k, out)) ||
-	    (type == 3 && event_rec_encode(&e, out)))
+	    (type == 3 && event_rec_encode(&e, out)) ||
+	    (type == 4 && snapshot_rec_encode(&n, out)))
 		abort();
 	command_rec_finish(&c);
 }
@@ -85,6 +91,20 @@ static void event(const struct bytes *in)
 		abort();
 }
 
+static void snapshot(const struct bytes *in)
+{
+	struct bytes out = {0};
+	struct snapshot_rec r, again;
+
+	if (snapshot_rec_decode(&r, in->data, in->len))
+		return;
+	if (snapshot_rec_encode(&r, &out) ||
+	    snapshot_rec_decode(&again, out.data, out.len) ||
+	    memcmp(&r, &again, sizeof(r)))
+		abort();
+	bytes_finish(&out);
+}
+
 /* A definite map whose first pair is the known version. */
 static bool is_past_first_check(const struct bytes *in)
 {
@@ -97,15 +117,15 @@ static bool is_past_first_check(const struct bytes *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	static void (*const types[])(const struct bytes *) = {command, sandbox,
-							      key, event};
+	static void (*const types[])(const struct bytes *) = {
+		command, sandbox, key, event, snapshot};
 	struct bytes in = {0};
 	unsigned type;
 
 	fuzz_begin();
 	if (len < 3)
 		return 0;
-	type = data[0] % 4;
+	type = data[0] & 0x40 ? 4 : data[0] % 4;
 	if (data[0] & 0x80) {
 		size_t at;
 

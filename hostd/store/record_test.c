@@ -31,6 +31,7 @@ union any {
 	struct command_rec command;
 	struct key_info key;
 	struct event_rec event;
+	struct snapshot_rec snapshot;
 };
 
 static int any_decode(const char *type, union any *r, const void *p, size_t n)
@@ -39,6 +40,8 @@ static int any_decode(const char *type, union any *r, const void *p, size_t n)
 		return sandbox_rec_decode(&r->sandbox, p, n);
 	if (!strcmp(type, "command"))
 		return command_rec_decode(&r->command, p, n);
+	if (!strcmp(type, "snapshot"))
+		return snapshot_rec_decode(&r->snapshot, p, n);
 	if (!strcmp(type, "key"))
 		return key_rec_decode(&r->key, p, n);
 	assert_string_equal(type, "event");
@@ -51,6 +54,8 @@ static int any_encode(const char *type, const union any *r, struct bytes *out)
 		return sandbox_rec_encode(&r->sandbox, out);
 	if (!strcmp(type, "command"))
 		return command_rec_encode(&r->command, out);
+	if (!strcmp(type, "snapshot"))
+		return snapshot_rec_encode(&r->snapshot, out);
 	if (!strcmp(type, "key"))
 		return key_rec_encode(&r->key, out);
 	return event_rec_encode(&r->event, out);
@@ -217,7 +222,7 @@ static void flips_are_harmless(void **state)
 static void random_bytes_are_refused(void **state)
 {
 	static const char *const types[] = {"sandbox", "command", "key",
-					    "event"};
+					    "event", "snapshot"};
 	int n = is_long_run() ? 4000000 : 200000;
 	_cleanup_bytes_ struct bytes b = {0};
 	struct command_rec c;
@@ -232,8 +237,8 @@ static void random_bytes_are_refused(void **state)
 			junk[k] = (uint8_t)rand_r(&seed);
 		if (len > 3 && i % 2) /* past the first check */
 			memcpy(junk, "\xb8\x21\x00\x01", 4);
-		if (!any_decode(types[i % 4], &r, junk, len))
-			any_finish(types[i % 4], &r);
+		if (!any_decode(types[i % 5], &r, junk, len))
+			any_finish(types[i % 5], &r);
 	}
 	/* Several bytes of a good one replaced. */
 	good_command(&c);
@@ -334,6 +339,20 @@ static void samples_write(void)
 	struct key_info k = {
 		.environment = "env_a", .name = "ci", .plan = PLAN_FREE};
 	struct event_rec e = {.to = SBX_STARTING};
+	struct snapshot_rec n = {.id = "snp_a1b2",
+				 .environment = "env_a",
+				 .graph = "main",
+				 .name = "ready",
+				 .sandbox = "sbx_a1b2",
+				 .template_name = "lbb/shell",
+				 .template_base = "lbb/shell",
+				 .limits = {1, 256, 512},
+				 .created_ms = 1700000000000,
+				 .incarnation = 3,
+				 .state_bytes = 16384,
+				 .mem_bytes = 90ull << 20,
+				 .disk_bytes = 2 << 20,
+				 .state_sha256 = {0xab}};
 	struct sandbox_rec s = sandbox_of(1);
 	struct command_rec c = command_of(1);
 	struct bytes b = {0};
@@ -365,6 +384,9 @@ static void samples_write(void)
 	b.len = 0;
 	event_rec_encode(&e, &b);
 	sample_write("event.good.hex", "a new sandbox", &b);
+	b.len = 0;
+	snapshot_rec_encode(&n, &b);
+	sample_write("snapshot.good.hex", "of a held sandbox, with a name", &b);
 	bytes_finish(&b);
 }
 

@@ -26,33 +26,73 @@ struct begin_op {
 	void *ctx;
 };
 
-static int find(struct db *db, struct begin_op *b)
+int key_find_row(struct db *db, const struct key_row *k, struct store_found *f)
 {
 	struct query q =
 		query(db, "SELECT request_hash, sandbox, command FROM"
 			  " idempotency WHERE environment = ?1 AND graph = ?2"
 			  " AND operation = ?3 AND \"key\" = ?4");
-	struct store_found *f = &b->found;
 	const void *hash;
 	size_t len;
 	int rc;
 
 	memset(f, 0, sizeof(*f));
-	q_text(&q, b->at.environment);
-	q_text(&q, b->at.graph);
-	q_text(&q, b->operation);
-	q_text(&q, b->key);
+	q_text(&q, k->environment);
+	q_text(&q, k->graph);
+	q_text(&q, k->operation);
+	q_text(&q, k->key);
 	while ((rc = q_row(&q)) > 0) {
 		f->is_found = true;
 		hash = q_blob_at(&q, 0, &len);
 		f->is_same_request =
-			len == HASH_BYTES && !memcmp(hash, b->hash, HASH_BYTES);
+			len == HASH_BYTES && !memcmp(hash, k->hash, HASH_BYTES);
 		snprintf(f->sandbox, sizeof(f->sandbox), "%s",
 			 q_text_at(&q, 1));
 		snprintf(f->command, sizeof(f->command), "%s",
 			 q_text_at(&q, 2));
 	}
 	return rc;
+}
+
+int key_add_row(struct db *db, const struct key_row *k)
+{
+	struct query q =
+		query(db, "INSERT INTO idempotency(environment, graph,"
+			  " operation, \"key\", request_hash, sandbox, command,"
+			  " created_ms, rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+			  " ?8, x'a10001')");
+
+	q_text(&q, k->environment);
+	q_text(&q, k->graph);
+	q_text(&q, k->operation);
+	q_text(&q, k->key);
+	q_blob(&q, k->hash, HASH_BYTES);
+	q_text(&q, k->sandbox);
+	q_text(&q, k->command);
+	q_int(&q, k->created_ms);
+	return q_run(&q);
+}
+
+static struct key_row row_of(const struct begin_op *b)
+{
+	return (struct key_row){
+		.environment = b->at.environment,
+		.graph = b->at.graph,
+		.operation = b->operation,
+		.key = b->key,
+		.hash = b->hash,
+		.sandbox = b->sbx.id,
+		.command = b->cmd.id,
+		.created_ms =
+			b->has_cmd ? b->cmd.created_ms : b->sbx.created_ms,
+	};
+}
+
+static int find(struct db *db, struct begin_op *b)
+{
+	struct key_row row = row_of(b);
+
+	return key_find_row(db, &row, &b->found);
 }
 
 static int find_exec(struct db *db, struct store_op *op)
@@ -75,7 +115,7 @@ static int graph_put(struct db *db, const struct sandbox_rec *r)
 static int begin_exec(struct db *db, struct store_op *op)
 {
 	struct begin_op *b = (struct begin_op *)op;
-	struct query q;
+	struct key_row row;
 	int rc = find(db, b);
 
 	if (rc || b->found.is_found)
@@ -87,19 +127,8 @@ static int begin_exec(struct db *db, struct store_op *op)
 		rc = command_put(db, &b->cmd, false);
 	if (rc)
 		return rc;
-	q = query(db, "INSERT INTO idempotency(environment, graph, operation,"
-		      " \"key\", request_hash, sandbox, command, created_ms,"
-		      " rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-		      " x'a10001')");
-	q_text(&q, b->at.environment);
-	q_text(&q, b->at.graph);
-	q_text(&q, b->operation);
-	q_text(&q, b->key);
-	q_blob(&q, b->hash, HASH_BYTES);
-	q_text(&q, b->sbx.id);
-	q_text(&q, b->cmd.id);
-	q_int(&q, b->has_cmd ? b->cmd.created_ms : b->sbx.created_ms);
-	return q_run(&q);
+	row = row_of(b);
+	return key_add_row(db, &row);
 }
 
 static void begin_done(struct store_op *op)
@@ -128,8 +157,7 @@ static struct begin_op *begin_new(const struct store_begin *b,
 	return op;
 }
 
-/* Cut names would make two keys one. */
-static bool begin_fits(const struct store_begin *b)
+bool begin_fits(const struct store_begin *b)
 {
 	return strlen(b->environment) < ID_BYTES_MAX &&
 	       strlen(b->graph) <= GRAPH_NAME_BYTES_MAX &&

@@ -127,6 +127,27 @@ int store_sandbox_list(struct store *s, const struct store_page *p,
 int store_command_list(struct store *s, const struct store_page *p,
 		       store_commands_fn fn, void *ctx);
 
+/* ---- snapshots of sandboxes --------------------------------------------- */
+
+typedef void (*store_snapshot_fn)(void *ctx, int rc, struct snapshot_rec *r);
+typedef void (*store_snapshots_fn)(void *ctx, int rc, struct snapshot_rec *r,
+				   size_t n, bool has_more);
+/* One transaction: the key, which names it in store_found.command, and its
+ * record.  As store_run_begin: nothing is written when the key is there. */
+int store_snapshot_add(struct store *s, const struct store_begin *b,
+		       const struct snapshot_rec *r, store_begin_fn fn,
+		       void *ctx);
+int store_snapshot_get(struct store *s, const char *environment,
+		       const char *graph, const char *id, store_snapshot_fn fn,
+		       void *ctx);
+/* `sandbox` of the page: of this one only. */
+int store_snapshot_list(struct store *s, const struct store_page *p,
+			store_snapshots_fn fn, void *ctx);
+/* `fn` gets what it was; its key stays.  -ENOENT. */
+int store_snapshot_delete(struct store *s, const char *environment,
+			  const char *graph, const char *id,
+			  store_snapshot_fn fn, void *ctx);
+
 /*
  * At start, before anything else runs: every sandbox and command that is not
  * final ends `lost` with `reason` (END_DAEMON_RESTART or, where the record's

@@ -1,0 +1,294 @@
+/*
+ * Table `snapshot`: add, get, list, delete.
+ *
+ * The row is what makes a snapshot be there: its files are complete before it
+ * is written, and are removed after it is.  A record that cannot be read is
+ * left out of lists and told in the log; its files stay.
+ */
+#include "../clock.h"
+#include "log.h"
+#include "op.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- add ---------------------------------------------------------------- */
+
+struct add_op {
+	struct store_op op;
+	char operation[32], key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	uint8_t hash[HASH_BYTES];
+	struct snapshot_rec rec;
+	struct store_found found;
+	store_begin_fn fn;
+	void *ctx;
+};
+
+static int row_add(struct db *db, const struct snapshot_rec *r)
+{
+	_cleanup_bytes_ struct bytes cbor = {0};
+	struct query q;
+	int rc = snapshot_rec_encode(r, &cbor);
+
+	if (rc)
+		return rc;
+	q = query(db, "INSERT INTO snapshot(id, environment, graph, sandbox,"
+		      " created_ms, rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
+	q_text(&q, r->id);
+	q_text(&q, r->environment);
+	q_text(&q, r->graph);
+	q_text(&q, r->sandbox);
+	q_int(&q, r->created_ms);
+	q_blob(&q, cbor.data, cbor.len);
+	return q_run(&q);
+}
+
+static int add_exec(struct db *db, struct store_op *op)
+{
+	struct add_op *a = (struct add_op *)op;
+	const struct key_row key = {
+		.environment = a->rec.environment,
+		.graph = a->rec.graph,
+		.operation = a->operation,
+		.key = a->key,
+		.hash = a->hash,
+		.sandbox = a->rec.sandbox,
+		.command = a->rec.id,
+		.created_ms = a->rec.created_ms,
+	};
+	int rc = key_find_row(db, &key, &a->found);
+
+	if (rc || a->found.is_found)
+		return rc;
+	rc = row_add(db, &a->rec);
+	return rc ? rc : key_add_row(db, &key);
+}
+
+static void add_done(struct store_op *op)
+{
+	struct add_op *a = (struct add_op *)op;
+
+	a->fn(a->ctx, op->rc, &a->found);
+	free(a);
+}
+
+int store_snapshot_add(struct store *s, const struct store_begin *b,
+		       const struct snapshot_rec *r, store_begin_fn fn,
+		       void *ctx)
+{
+	struct add_op *a;
+
+	if (!begin_fits(b))
+		return -EINVAL;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	a->op.exec = add_exec;
+	a->op.done = add_done;
+	snprintf(a->operation, sizeof(a->operation), "%s", b->operation);
+	snprintf(a->key, sizeof(a->key), "%s", b->key);
+	memcpy(a->hash, b->request_hash, HASH_BYTES);
+	a->rec = *r;
+	a->fn = fn;
+	a->ctx = ctx;
+	store_submit(s, &a->op);
+	return 0;
+}
+
+/* ---- get, delete -------------------------------------------------------- */
+
+struct one_op {
+	struct store_op op;
+	struct scope at;
+	struct snapshot_rec rec;
+	store_snapshot_fn fn;
+	void *ctx;
+};
+
+static int get_exec(struct db *db, struct store_op *op)
+{
+	struct one_op *o = (struct one_op *)op;
+	struct query q = query(db, "SELECT rec FROM snapshot WHERE id = ?1 AND"
+				   " environment = ?2 AND graph = ?3");
+	const void *p;
+	size_t len;
+	int rc;
+
+	q_text(&q, o->at.id);
+	q_text(&q, o->at.environment);
+	q_text(&q, o->at.graph);
+	rc = q_row(&q);
+	if (rc <= 0)
+		return rc ? rc : -ENOENT;
+	p = q_blob_at(&q, 0, &len);
+	rc = snapshot_rec_decode(&o->rec, p, len);
+	q_end(&q);
+	return rc && rc != -ENOMEM ? -EBADMSG : rc;
+}
+
+/* One that cannot be read may be deleted, too: its id is known. */
+static int delete_exec(struct db *db, struct store_op *op)
+{
+	struct one_op *o = (struct one_op *)op;
+	struct query q;
+	int rc = get_exec(db, op);
+
+	if (rc && rc != -EBADMSG)
+		return rc;
+	memcpy(o->rec.id, o->at.id, sizeof(o->rec.id));
+	q = query(db, "DELETE FROM snapshot WHERE id = ?1");
+	q_text(&q, o->at.id);
+	return q_run(&q);
+}
+
+static void one_done(struct store_op *op)
+{
+	struct one_op *o = (struct one_op *)op;
+
+	o->fn(o->ctx, op->rc, op->rc ? NULL : &o->rec);
+	free(o);
+}
+
+static int one(struct store *s, const struct one_op *what,
+	       const char *environment, const char *graph, const char *id)
+{
+	struct one_op *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	*o = *what;
+	o->op.done = one_done;
+	scope_set(&o->at, environment, graph, id);
+	store_submit(s, &o->op);
+	return 0;
+}
+
+int store_snapshot_get(struct store *s, const char *environment,
+		       const char *graph, const char *id, store_snapshot_fn fn,
+		       void *ctx)
+{
+	const struct one_op get = {.op = {.exec = get_exec, .is_read = true},
+				   .fn = fn,
+				   .ctx = ctx};
+
+	return one(s, &get, environment, graph, id);
+}
+
+int store_snapshot_delete(struct store *s, const char *environment,
+			  const char *graph, const char *id,
+			  store_snapshot_fn fn, void *ctx)
+{
+	const struct one_op del = {
+		.op.exec = delete_exec, .fn = fn, .ctx = ctx};
+
+	return one(s, &del, environment, graph, id);
+}
+
+/* ---- list --------------------------------------------------------------- */
+
+struct list_op {
+	struct store_op op;
+	struct store_page page; /* owned strings */
+	struct snapshot_rec *recs;
+	size_t n;
+	bool has_more;
+	store_snapshots_fn fn;
+	void *ctx;
+};
+
+/* A record that cannot be read takes no place; for the administrator it is
+ * there, with nothing but its id. */
+static bool bad_row(struct list_op *l, const struct query *q)
+{
+	struct snapshot_rec *r = &l->recs[l->n];
+
+	log_error("%s store: the snapshot's record cannot be read; it is left "
+		  "out",
+		  q_text_at(q, 0));
+	memset(r, 0, sizeof(*r));
+	snprintf(r->id, sizeof(r->id), "%s", q_text_at(q, 0));
+	return !l->page.environment;
+}
+
+static int list_rows(struct list_op *l, struct query *q)
+{
+	const void *cbor;
+	size_t len;
+	int rc;
+
+	while ((rc = q_row(q)) > 0) {
+		if (l->n == l->page.limit) {
+			l->has_more = true;
+			q_end(q);
+			return 0;
+		}
+		cbor = q_blob_at(q, 1, &len);
+		if (snapshot_rec_decode(&l->recs[l->n], cbor, len))
+			l->n += bad_row(l, q);
+		else
+			l->n++;
+	}
+	return rc;
+}
+
+static int list_exec(struct db *db, struct store_op *op)
+{
+	struct list_op *l = (struct list_op *)op;
+	const struct store_page *p = &l->page;
+	struct query q;
+	int64_t before;
+	int rc = page_start(db,
+			    "SELECT rowid FROM snapshot WHERE id = ?1 AND"
+			    " (?2 IS NULL OR environment = ?2) AND"
+			    " (?3 IS NULL OR graph = ?3)",
+			    p, &before);
+
+	if (rc)
+		return rc;
+	q = query(db, "SELECT id, rec FROM snapshot WHERE"
+		      " (?1 IS NULL OR environment = ?1) AND"
+		      " (?2 IS NULL OR graph = ?2) AND rowid < ?3 AND"
+		      " (?4 IS NULL OR sandbox = ?4) ORDER BY rowid DESC");
+	q_text(&q, p->environment);
+	q_text(&q, p->graph);
+	q_int(&q, before);
+	q_text(&q, p->sandbox);
+	l->n = 0;
+	l->has_more = false;
+	return list_rows(l, &q);
+}
+
+static void list_done(struct store_op *op)
+{
+	struct list_op *l = (struct list_op *)op;
+
+	l->fn(l->ctx, op->rc, l->recs, op->rc ? 0 : l->n, l->has_more);
+	free(l->recs);
+	page_finish(&l->page);
+	free(l);
+}
+
+int store_snapshot_list(struct store *s, const struct store_page *p,
+			store_snapshots_fn fn, void *ctx)
+{
+	struct list_op *l = calloc(1, sizeof(*l));
+	int rc = l ? page_copy(&l->page, p) : -ENOMEM;
+
+	if (!rc) {
+		l->recs = calloc(l->page.limit + 1, sizeof(*l->recs));
+		rc = l->recs ? 0 : -ENOMEM;
+	}
+	if (rc) {
+		if (l)
+			page_finish(&l->page);
+		free(l);
+		return rc;
+	}
+	l->op.exec = list_exec;
+	l->op.done = list_done;
+	l->op.is_read = true;
+	l->fn = fn;
+	l->ctx = ctx;
+	store_submit(s, &l->op);
+	return 0;
+}
