@@ -210,9 +210,29 @@ static bool play_control(char c)
 	}
 }
 
+/* Before it stands still. */
+static bool play_still(char c)
+{
+	switch (c) {
+	case '?':
+		wait_for_frame(GP_PING);
+		SEND(GP_PONG, 0, "");
+		return true;
+	case '!':
+		wait_for_frame(GP_HOLD);
+		SEND(GP_PONG, 0, "");
+		return true;
+	case '>':
+		wait_for_frame(GP_GO);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void play(char c)
 {
-	if (play_making(c) || play_control(c) || play_lane(c))
+	if (play_making(c) || play_control(c) || play_lane(c) || play_still(c))
 		return;
 	switch (c) {
 	case 'b':
@@ -238,10 +258,6 @@ static void play(char c)
 		break;
 	case 'k':
 		wait_for_frame(GP_KILL);
-		break;
-	case '?':
-		wait_for_frame(GP_PING);
-		SEND(GP_PONG, 0, "");
 		break;
 	case 'o':
 		send_frame(GP_OUTPUT, 1,

@@ -38,6 +38,8 @@ void vm_free(struct vm *vm)
 	template_unwait(&vm->waiter);
 	loop_timer_stop(vm->link->loop, &vm->timer);
 	vm_stop_forget(vm);
+	vm_from_forget(vm);
+	vm_snapshot_forget(vm);
 	fd_close(&vm->disk_fd);
 	channel_close(&vm->channel);
 	session_finish(&vm->session);
@@ -121,7 +123,7 @@ static void on_vmm_gone(void *ctx, const struct vmm_end *end)
 		vm->state = VM_ENDING;
 		/* A VM that could not be set up ran nothing. */
 		vm->why = is_setup ? END_NOT_STARTED : END_VM_LOST;
-		if (is_setup && !vm->is_stopped)
+		if (is_setup && !vm->was_live)
 			template_suspect(vm->t);
 		snprintf(vm->text, sizeof(vm->text), "%.250s", end->text);
 		session_close(&vm->session);
@@ -167,7 +169,7 @@ void vm_timer_arm(struct vm *vm)
 	earlier(&at, vm->bind_deadline_ms);
 	earlier(&at, vm->words_deadline_ms);
 	earlier(&at, vm->lane.adopt_at_ms);
-	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
+	for (size_t i = 0; !vm_is_snapping(vm) && i < SESSION_CMDS_MAX; i++)
 		earlier(&at, vm->session.cmds[i].deadline_ms);
 	if (at)
 		loop_timer_set(vm->link->loop, &vm->timer,
@@ -230,8 +232,11 @@ static void on_timer(struct loop_timer *t)
 			vm_pooled_instead(vm);
 			return;
 		}
-		if (vm_is_stopping(vm)) {
-			vm_end(vm, END_VM_LOST, "the VM did not stop in time");
+		if (vm_snapshot_is_late(vm))
+			return;
+		if (vm_is_stopping(vm) || vm_is_snapping(vm)) {
+			vm_end(vm, END_VM_LOST, "the VM did not %s in time",
+			       vm_is_stopping(vm) ? "stop" : "pause");
 			return;
 		}
 		vm_end(vm, END_VM_LOST,
@@ -239,7 +244,7 @@ static void on_timer(struct loop_timer *t)
 		       (long long)vm->link->times.bind_ms / 1000);
 		return;
 	}
-	for (size_t i = 0; i < SESSION_CMDS_MAX; i++) {
+	for (size_t i = 0; !vm_is_snapping(vm) && i < SESSION_CMDS_MAX; i++) {
 		struct session_cmd *c = &vm->session.cmds[i];
 
 		if (vm->state != VM_ENDING && c->deadline_ms &&
@@ -320,6 +325,7 @@ static void on_ended(void *ctx, uint64_t cmd, const struct vm_end *end)
 static void on_pong(void *ctx)
 {
 	vm_stop_ponged(ctx);
+	vm_snapshot_ponged(ctx);
 }
 
 static const struct session_ops session_ops = {
@@ -361,8 +367,8 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,
 		  vm_pid(vm), (unsigned long long)s->since_start_ns / 1000);
-	/* One that stopped was not at its bell. */
-	if (!vm->lane.n || vm->is_stopped)
+	/* One that had run was not at its bell. */
+	if (!vm->lane.n || vm->was_live)
 		vm_bell_none(vm);
 }
 
@@ -372,6 +378,7 @@ static void on_vmm_reply(void *ctx, enum vmm_type type, int status,
 	vm_pooled_replied(ctx, type, status);
 	vm_lane_replied(ctx, type, status);
 	vm_stop_replied(ctx, type, status);
+	vm_snapshot_replied(ctx, type, status);
 	(void)body;
 	(void)len;
 }
@@ -472,39 +479,60 @@ struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
 	return vm;
 }
 
-static int create(struct vm **ret, struct link *link,
-		  const struct vm_spec *spec, bool is_stopped,
-		  const struct vm_ops *ops, void *ctx, struct err *e)
+static void owner_set(struct vm *vm, const struct vm_ops *ops)
 {
-	struct vm *vm = vm_new(link, spec, ctx, e);
-
-	if (!vm)
-		return -1;
-	vm->is_stopped = is_stopped;
-	vm->had_run = is_stopped; /* its runner may be gone */
 	vm->ops = ops;
 	vm->waiter.progress = on_template_progress;
 	vm->waiter.done = on_template;
 	vm->waiter.ctx = vm;
+}
+
+struct vm *vm_new_live(struct link *link, const struct vm_spec *spec,
+		       const struct vm_ops *ops, void *ctx, struct err *e)
+{
+	struct vm *vm = vm_new(link, spec, ctx, e);
+
+	if (!vm)
+		return NULL;
+	vm->was_live = true;
+	vm->had_run = true; /* its runner may be gone */
+	owner_set(vm, ops);
+	return vm;
+}
+
+void vm_await_template(struct vm *vm)
+{
 	if (template_is_fresh(vm->t))
 		vm_start_post(vm);
 	else
 		template_wait(vm->t, &vm->waiter);
-	*ret = vm;
-	return 0;
 }
 
 int vm_create(struct vm **ret, struct link *link, const struct vm_spec *spec,
 	      const struct vm_ops *ops, void *ctx, struct err *e)
 {
-	return create(ret, link, spec, false, ops, ctx, e);
+	struct vm *vm = vm_new(link, spec, ctx, e);
+
+	if (!vm)
+		return -1;
+	owner_set(vm, ops);
+	vm_await_template(vm);
+	*ret = vm;
+	return 0;
 }
 
 int vm_create_stopped(struct vm **ret, struct link *link,
 		      const struct vm_spec *spec, const struct vm_ops *ops,
 		      void *ctx, struct err *e)
 {
-	return create(ret, link, spec, true, ops, ctx, e);
+	struct vm *vm = vm_new_live(link, spec, ops, ctx, e);
+
+	if (!vm)
+		return -1;
+	vm->is_stopped = true;
+	vm_await_template(vm);
+	*ret = vm;
+	return 0;
 }
 
 int64_t vm_ready_us(const struct vm *vm)

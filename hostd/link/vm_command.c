@@ -120,6 +120,11 @@ void vm_ack(struct vm *vm, uint64_t cmd)
 	if (!c || c->state != CS_ENDED)
 		return;
 	session_cmd_free(c);
+	if (vm_is_snapping(vm)) {
+		/* Later, with all else that it is told then. */
+		(void)gp_down_plain(&vm->early, GP_ACK, cmd);
+		return;
+	}
 	/* Init knows nothing of a run that answered by its lane. */
 	if (vm->state == VM_RUNNING && !vm->lane.is_parked &&
 	    channel_room(&vm->channel) &&

@@ -33,6 +33,11 @@ enum vm_state {
 	VM_PAUSING,
 	VM_SAVING,
 	VM_KEEPING,
+	/* vm_snapshot.c */
+	VM_HOLDING,
+	VM_SNAP_PAUSING,
+	VM_SNAP_SAVING,
+	VM_SNAP_COPYING,
 };
 
 /* What hutch-vmm said of a lane. */
@@ -81,9 +86,14 @@ struct vm {
 	bool had_run;	    /* the runner of its snapshot has its RUN */
 	struct bytes early; /* frames of commands before the start */
 	struct lane lane;
-	int disk_fd;	       /* owned; -1 = no process yet */
-	bool is_stopped;       /* it goes on from its files (vm_stop.c) */
-	struct saving *saving; /* owned, until a worker has it */
+	int disk_fd;	 /* owned; -1 = no process yet */
+	bool was_live;	 /* its snapshot is of a sandbox, not a template */
+	bool is_stopped; /* it goes on from its files (vm_stop.c) */
+	struct saving *saving;	   /* owned, until a worker has it */
+	struct vm_from *from;	   /* the same (vm_from.c) */
+	struct snapping *snapping; /* the same (vm_snapshot.c) */
+	int64_t held_ms;	   /* since when, monotonic */
+	uint64_t base_mem_bytes;   /* of the memory file that it began from */
 	struct vmm *vmm;
 	struct channel channel;
 	struct session session;
@@ -112,6 +122,11 @@ int vm_early_send(struct vm *vm);
 /* In the link's list, not started; NULL with `e`. */
 struct vm *vm_new(struct link *link, const struct vm_spec *spec, void *ctx,
 		  struct err *e);
+/* The same, from a snapshot of a sandbox. */
+struct vm *vm_new_live(struct link *link, const struct vm_spec *spec,
+		       const struct vm_ops *ops, void *ctx, struct err *e);
+/* It starts when its template's images are known. */
+void vm_await_template(struct vm *vm);
 int vm_begin_process(struct vm *vm, struct err *e);
 void vm_free(struct vm *vm);
 void vm_start_post(struct vm *vm);
@@ -137,11 +152,24 @@ void vm_stop_replied(struct vm *vm, enum vmm_type type, int status);
 bool vm_is_stopping(const struct vm *vm); /* and has a deadline */
 /* The VM ends: what was being written is of no use. */
 void vm_stop_forget(struct vm *vm);
-/* The files that it goes on from; 0 or -errno. */
-int vm_stopped_open(const struct vm *vm, int *ret_state, int *ret_mem,
-		    int *ret_disk);
+/* State and memory to read, disk to read and write; 0 or -errno.  What was
+ * opened is in `ret`, also then. */
+int vm_stopped_open(const struct link *l, const char *sandbox, int ret[3]);
 /* It went on: state and memory are removed. */
 void vm_stopped_used(struct vm *vm);
+
+/* vm_snapshot.c, for vm.c and vm_command.c. */
+bool vm_is_snapping(const struct vm *vm); /* held, or standing still */
+void vm_snapshot_ponged(struct vm *vm);
+void vm_snapshot_replied(struct vm *vm, enum vmm_type type, int status);
+/* Its deadline passed; true = it goes on all the same. */
+bool vm_snapshot_is_late(struct vm *vm);
+void vm_snapshot_forget(struct vm *vm); /* the VM is freed */
+
+/* vm_from.c, for vm.c and vm_start.c. */
+void vm_from_forget(struct vm *vm);
+int vm_from_take(struct vm *vm, int *ret_state, int *ret_mem, int *ret_disk,
+		 struct err *e);
 
 /* vm_bell.c: for vm.c ... */
 void vm_bell_none(struct vm *vm); /* it runs: no lane, or not at its bell */

@@ -1,6 +1,7 @@
 /* Identity, disk, channel and process of a VM; see vm_priv.h. */
 #include "../clock.h"
 #include "../image/disk.h"
+#include "../image/sparse.h"
 #include "fd.h"
 #include "gp_down.h"
 #include "vm_priv.h"
@@ -106,6 +107,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	__attribute__((cleanup(shared_close))) struct shared_fds fds = {-1, -1,
 									-1, -1};
 	_cleanup_fd_ int peer = -1, disk_fd = -1;
+	int files[3] = {-1, -1, -1};
 	struct vmm_args a = {
 		.name = vm->spec.sandbox,
 		.vcpus = t->shape.vcpus,
@@ -118,8 +120,14 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	};
 	int rc;
 
-	if (vm->is_stopped) {
-		rc = vm_stopped_open(vm, &fds.state, &fds.mem, &disk_fd);
+	if (vm->from) {
+		if (vm_from_take(vm, &fds.state, &fds.mem, &disk_fd, e))
+			return -1;
+	} else if (vm->is_stopped) {
+		rc = vm_stopped_open(vm->link, vm->spec.sandbox, files);
+		fds.state = files[0];
+		fds.mem = files[1];
+		disk_fd = files[2];
 		if (rc)
 			return err_set(e, ERR_INTERNAL, NULL,
 				       "the files of the stopped sandbox: %s",
@@ -144,6 +152,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 			       "opening the snapshot again: %s (is /proc "
 			       "mounted?)",
 			       strerror(-rc));
+	vm->base_mem_bytes = sparse_allocated(fds.mem);
 	a.state_fd = fds.state;
 	a.mem_fd = fds.mem;
 	a.init_fd = fds.init;

@@ -164,18 +164,14 @@ void vm_stopped_sweep(struct link *l,
 	closedir(dir);
 }
 
-int vm_stopped_open(const struct vm *vm, int *ret_state, int *ret_mem,
-		    int *ret_disk)
+int vm_stopped_open(const struct link *l, const char *sandbox, int ret[3])
 {
 	_cleanup_fd_ int folder = -1;
-	int rc = folder_open(vm->link, vm->spec.sandbox, false, &folder);
+	int rc = folder_open(l, sandbox, false, &folder);
 
-	if (!rc)
-		rc = file_open(folder, names[0], O_RDONLY, ret_state);
-	if (!rc)
-		rc = file_open(folder, names[1], O_RDONLY, ret_mem);
-	if (!rc)
-		rc = file_open(folder, names[2], O_RDWR, ret_disk);
+	for (int i = 0; !rc && i < 3; i++)
+		rc = file_open(folder, names[i], i < 2 ? O_RDONLY : O_RDWR,
+			       &ret[i]);
 	return rc;
 }
 

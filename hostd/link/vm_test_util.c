@@ -37,6 +37,8 @@ static void on_started(void *ctx, uint64_t cmd)
 		assert_int_equal(vm_kill(s->vm, cmd, 0), 0);
 	if (s->kill_on_start == 2)
 		vm_destroy(s->vm);
+	if (s->on_start)
+		s->on_start(s);
 }
 
 static void on_output(void *ctx, uint64_t cmd, int stream, uint64_t offset,

@@ -30,6 +30,8 @@ struct seen {
 	int destroy_on_end;
 	int stop_on_end; /* vm_stop; what came of it: */
 	int rc;
+	/* In `started`, after kill_on_start; may be NULL. */
+	void (*on_start)(struct seen *s);
 };
 
 extern const struct vm_ops ops;

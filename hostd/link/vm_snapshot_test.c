@@ -1,0 +1,385 @@
+/*
+ * Snapshots with a process that plays a VMM (vm_test_util.h): files, steps that
+ * fail, what is held back meanwhile, and VMs that begin from one.
+ */
+#include "snapshot.h"
+#include "space.h"
+#include "vm_test_util.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ID "snp_test"
+
+/* What came of the snapshot. */
+static struct taken {
+	int n;
+	int rc;
+	char error[REASON_BYTES_MAX];
+	struct snapshot_result r;
+} taken;
+
+static bool is_there(const char *name)
+{
+	char path[100];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "snapshots/%s", name);
+	return !fstatat(lnk->state_fd, path, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+static void on_folder(void *ctx, const char *name)
+{
+	(void)name;
+	(*(int *)ctx)++;
+}
+
+static int n_folders(void)
+{
+	int n = 0;
+
+	snapshots_each(lnk, on_folder, &n);
+	return n;
+}
+
+static void on_taken(void *ctx, int rc, const char *error,
+		     const struct snapshot_result *r)
+{
+	(void)ctx;
+	taken.n++;
+	taken.rc = rc;
+	snprintf(taken.error, sizeof(taken.error), "%s", error ? error : "");
+	if (r)
+		taken.r = *r;
+}
+
+static void take(struct seen *s)
+{
+	memset(&taken, 0, sizeof(taken));
+	s->rc = vm_snapshot(s->vm, ID, on_taken, NULL);
+	assert_int_equal(s->rc, 0);
+	assert_int_equal(taken.n, 0); /* never from within */
+	assert_int_equal(vm_snapshot(s->vm, ID, on_taken, NULL), -EAGAIN);
+	assert_int_equal(vm_stop(s->vm), -EAGAIN);
+}
+
+static void take_and_kill(struct seen *s)
+{
+	take(s);
+	assert_int_equal(vm_kill(s->vm, 1, 0), 0);
+}
+
+static void on_stop_loop(struct loop_timer *t)
+{
+	(void)t;
+	loop_stop(loop);
+}
+
+static void loop_for(int64_t ms)
+{
+	struct loop_timer t = {.fn = on_stop_loop};
+
+	loop_timer_set(loop, &t, ms);
+	assert_int_equal(loop_run(loop), 0);
+}
+
+/* A VM that is copied while its command runs, and ends well. */
+static void take_good(void)
+{
+	struct seen s = {.destroy_on_end = 1, .on_start = take};
+
+	play("brs!zzz>oE", &s);
+	loop_for(100);
+	assert_int_equal(taken.n, 1);
+	assert_int_equal(taken.rc, 0);
+	assert_int_equal(s.ended, 1);
+	assert_int_equal(s.why, END_NONE);
+}
+
+static struct snapshot_from from_taken(void)
+{
+	struct snapshot_from f = {.id = ID};
+
+	memcpy(f.state_sha256, taken.r.state_sha256, HASH_BYTES);
+	memcpy(f.init_sha256, taken.r.init_sha256, HASH_BYTES);
+	return f;
+}
+
+static int begin_from(struct seen *s, const struct snapshot_from *f,
+		      struct err *e)
+{
+	struct vm_run run = {.code = "x", .code_len = 1, .timeout_ms = 100};
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->destroy_on_end = 1;
+	rc = vm_create_from(&s->vm, lnk, &test_spec, f, &ops, s, e);
+	if (!rc)
+		assert_int_equal(vm_run(s->vm, 1, &run), 0);
+	return rc;
+}
+
+static void test_taken_and_begun_from(void **state)
+{
+	struct snapshot_from f;
+	struct err e = {0};
+	struct seen s[2];
+	uint64_t bytes;
+	unsigned fds;
+
+	(void)state;
+	take_good();
+	fds = fds_open();
+	assert_true(is_there(ID "/state") && is_there(ID "/mem") &&
+		    is_there(ID "/disk"));
+	assert_int_equal(n_folders(), 1);
+	assert_true(taken.r.state_bytes > 0);
+	assert_true(taken.r.paused_us > 0);
+	bytes = taken.r.state_bytes + taken.r.mem_bytes + taken.r.disk_bytes;
+	assert_true(space_of(lnk, SPACE_SNAPSHOTS).bytes >= bytes);
+	assert_int_equal(space_of(lnk, SPACE_SNAPSHOTS).count, 1);
+	/* hostile_vmm's snapshot is the script "brsoE".  Two at once, and it is
+	 * removed under them. */
+	f = from_taken();
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(begin_from(&s[i], &f, &e), 0);
+	snapshot_remove(lnk, ID);
+	while (!s[0].gone || !s[1].gone)
+		assert_int_equal(loop_run(loop), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(s[i].bound + s[i].ended, 2);
+		assert_int_equal(s[i].why, END_NONE);
+	}
+	loop_for(50);
+	assert_int_equal(n_folders(), 0);
+	assert_int_equal(fds_open(), fds);
+	/* And now there is none. */
+	assert_int_equal(begin_from(&s[0], &f, &e), -1);
+	assert_int_equal(e.code, ERR_UNAVAILABLE);
+}
+
+static void test_what_it_was_is_checked(void **state)
+{
+	struct snapshot_from f;
+	struct err e = {0};
+	struct seen s;
+
+	(void)state;
+	take_good();
+	f = from_taken();
+	f.state_sha256[0] ^= 1;
+	assert_int_equal(begin_from(&s, &f, &e), -1);
+	assert_non_null(strstr(e.text, "SHA-256"));
+	f = from_taken();
+	f.init_sha256[0] ^= 1;
+	assert_int_equal(begin_from(&s, &f, &e), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s.why, END_NOT_STARTED);
+	assert_non_null(strstr(s.text, "another image"));
+	assert_int_equal(s.bound, 0);
+	/* Ended before it has its disk. */
+	f = from_taken();
+	assert_int_equal(begin_from(&s, &f, &e), 0);
+	vm_destroy(s.vm);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s.gone, 1);
+	assert_int_equal(s.bound, 0);
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+}
+
+static void test_steps_that_fail(void **state)
+{
+	static const struct {
+		const char *script, *error, *text;
+	} t[] = {
+		/* It goes on, and its command ends as ever. */
+		{"brs!Z>oE", "cannot be paused", ""},
+		{"brs!zZz>oE", "cannot be written", ""},
+		{"brs>oE", "did not answer", ""},
+		/* It ends. */
+		{"brs!h", "sandbox ended", "did not pause in time"},
+		{"brs!zh", "sandbox ended", "did not pause in time"},
+		{"brs!x", "sandbox ended", "killed by signal 9"},
+		{"brs!zx", "sandbox ended", "killed by signal 9"},
+		{"brsp", "sandbox ended", "may not come now"},
+		{"brs!zzZ", "", "cannot go on"},
+	};
+	unsigned fds = fds_open();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct seen s = {.destroy_on_end = 1, .on_start = take};
+
+		play(t[i].script, &s);
+		loop_for(100);
+		if (!strstr(taken.error, t[i].error) ||
+		    !strstr(s.text, t[i].text))
+			fail_msg("script %s: '%s' '%s'", t[i].script,
+				 taken.error, s.text);
+		assert_int_equal(taken.n, 1);
+		/* The last one was taken, and is whole. */
+		assert_int_equal(!taken.rc, !*t[i].error);
+		assert_int_equal(n_folders(), !*t[i].error);
+		assert_int_equal(s.ended, !*t[i].text);
+		assert_int_equal(fds_open(), fds);
+	}
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+}
+
+/* What we say meanwhile comes behind GO; deadlines of commands stand still. */
+static void test_held_back(void **state)
+{
+	struct seen k = {.destroy_on_end = 1, .on_start = take_and_kill};
+	struct seen w = {.destroy_on_end = 1, .on_start = take};
+
+	(void)state;
+	play("brs!zzz>ke", &k);
+	assert_int_equal(k.ended, 1);
+	assert_int_equal(k.why, END_NONE);
+	loop_for(100);
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+	/* Time-out and overrun are 300 ms. */
+	lnk->times.snapshot_ms = 5000;
+	play("brs!zWWWWWWWWWWzz>oE", &w);
+	lnk->times.snapshot_ms = 300;
+	assert_int_equal(w.ended, 1);
+	assert_int_equal(w.how, GP_END_EXITED);
+	loop_for(100);
+	assert_true(taken.r.paused_us > 400000);
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+}
+
+static void test_not_now(void **state)
+{
+	struct seen s = {.kill_on_start = 2};
+	struct err e = {0};
+
+	(void)state;
+	entry_put("brsoE");
+	assert_int_equal(vm_create(&s.vm, lnk, &test_spec, &ops, &s, &e), 0);
+	assert_int_equal(vm_snapshot(s.vm, ID, on_taken, NULL), -EAGAIN);
+	vm_destroy(s.vm);
+	assert_int_equal(vm_snapshot(s.vm, ID, on_taken, NULL), -EAGAIN);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s.gone, 1);
+	assert_int_equal(n_folders(), 0);
+}
+
+static void test_of_a_stopped_one(void **state)
+{
+	struct seen s = {.stop_on_end = 1};
+	struct snapshot_from f;
+	struct err e = {0};
+
+	(void)state;
+	play("brsoE?zz", &s);
+	assert_int_equal(s.stopped, 1);
+	assert_true(stopped_bytes(lnk, test_spec.sandbox) > 0);
+	memset(&taken, 0, sizeof(taken));
+	assert_int_equal(
+		stopped_snapshot(lnk, test_spec.sandbox, ID, on_taken, NULL),
+		0);
+	/* A folder of that name is there. */
+	assert_int_equal(
+		stopped_snapshot(lnk, test_spec.sandbox, ID, on_taken, NULL),
+		-EEXIST);
+	loop_for(100);
+	assert_int_equal(taken.n, 1);
+	assert_int_equal(taken.rc, 0);
+	assert_true(vm_stopped_is_there(lnk, test_spec.sandbox));
+	vm_stopped_remove(lnk, test_spec.sandbox);
+	loop_for(50);
+	assert_int_equal(stopped_bytes(lnk, test_spec.sandbox), 0);
+	f = from_taken();
+	assert_int_equal(begin_from(&s, &f, &e), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s.bound + s.ended, 2);
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+	assert_int_equal(
+		stopped_snapshot(lnk, test_spec.sandbox, ID, on_taken, NULL),
+		-ENOENT);
+	assert_int_equal(n_folders(), 0);
+}
+
+static void stop_loop(struct seen *s)
+{
+	take(s);
+	loop_stop(loop);
+}
+
+/* Nobody is told, and nothing is lost but what was being taken. */
+static void test_link_ends(void **state)
+{
+	struct vm_run run = {.code = "x", .code_len = 1, .timeout_ms = 100};
+	struct seen s = {.on_start = stop_loop};
+	struct err e = {0};
+
+	(void)state;
+	entry_put("brs!zzz>oE");
+	assert_int_equal(vm_create(&s.vm, lnk, &test_spec, &ops, &s, &e), 0);
+	assert_int_equal(vm_run(s.vm, 1, &run), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(n_folders(), 1);
+	assert_int_equal(link_remove(NULL), 0);
+	assert_int_equal(taken.n, 0);
+	assert_int_equal(setup(NULL), 0);
+}
+
+static void on_space(void *ctx, const struct space *s)
+{
+	*(struct space *)ctx = *s;
+	loop_stop(loop);
+}
+
+static void test_space(void **state)
+{
+	struct measuring *m;
+	struct space s = {0};
+
+	(void)state;
+	take_good();
+	assert_int_equal(space_measure(lnk, on_space, &s, &m), 0);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(s.of[SPACE_SNAPSHOTS].count, 1);
+	assert_int_equal(s.of[SPACE_TEMPLATES].count, 1);
+	assert_true(s.of[SPACE_OTHER].bytes > 0);
+	assert_int_equal(s.of[SPACE_DISKS].count, 0);
+	assert_true(s.state_free_bytes > 0 && s.cache_total_bytes > 0);
+	memset(&s, 0, sizeof(s));
+	assert_int_equal(space_measure(lnk, on_space, &s, &m), 0);
+	space_forget(m);
+	loop_for(100);
+	assert_int_equal(s.state_total_bytes, 0);
+	snapshot_remove(lnk, ID);
+	loop_for(50);
+}
+
+#define TEST(fn) cmocka_unit_test(fn)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_taken_and_begun_from),
+		TEST(test_what_it_was_is_checked),
+		TEST(test_steps_that_fail),
+		TEST(test_held_back),
+		TEST(test_not_now),
+		TEST(test_of_a_stopped_one),
+		TEST(test_space),
+		TEST(test_link_ends),
+	};
+
+	(void)argc;
+	if (!vmm_find(argv[0]))
+		return 77;
+	return cmocka_run_group_tests(tests, setup, link_remove);
+}
