@@ -41,6 +41,9 @@
 	X(COMMAND_NOT_FOUND, "sandbox_command_not_found",                      \
 	  "invalid_request_error", 404, 66, 0,                                 \
 	  "There is no such command in this graph.")                           \
+	X(SNAPSHOT_NOT_FOUND, "sandbox_snapshot_not_found",                    \
+	  "invalid_request_error", 404, 66, 0,                                 \
+	  "There is no such snapshot in this graph.")                          \
 	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \
 	  "invalid_request_error", 404, 66, 0, "There is no such template.")   \
 	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",   \

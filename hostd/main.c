@@ -284,6 +284,8 @@ static int start_vms(struct daemon *d, struct err *e)
 		.environment_places = (uint32_t)c->environment_places,
 		.ram_budget_bytes = c->ram_budget_mib << 20,
 		.disk_reserve_bytes = c->disk_reserve_mib << 20,
+		.snapshots_max_bytes = c->snapshots_max_mib << 20,
+		.stopped_max_bytes = c->stopped_max_mib << 20,
 		.state_dir = c->state_dir,
 		.node = c->node,
 		.pool_max = (uint32_t)c->pool_max,

@@ -7,9 +7,9 @@ JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
 	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
-	held.c encode.c sandboxes.c commands.c logs.c templates.c service.c errors_page.c)
+	held.c encode.c sandboxes.c snapshots.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
-	pool.c prepare.c)
+	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \

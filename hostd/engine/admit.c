@@ -140,7 +140,8 @@ int admit(struct engine *e, struct box *b, struct err *err)
 		return -1;
 	/* It fits.  Those who only wait give way, if they must: their memory
 	 * is free long before this one's VM has touched as much. */
-	pool_reserve(b);
+	if (!*b->from.id)
+		pool_reserve(b);
 	while (!pool_fits(e, &room, &h, b->ram_bytes, b->disk_bytes) &&
 	       pool_evict(e))
 		continue;

@@ -61,6 +61,8 @@ static int configure(struct engine *e, const struct engine_config *cfg,
 			 (unsigned long long)e->ram_budget_bytes >> 20,
 			 (unsigned long long)ram >> 20);
 	e->disk_reserve_bytes = cfg->disk_reserve_bytes;
+	e->snapshots_max_bytes = cfg->snapshots_max_bytes;
+	e->stopped_max_bytes = cfg->stopped_max_bytes;
 	e->state_dir = strdup(cfg->state_dir);
 	return e->state_dir ? 0 : err_set(err, ERR_INTERNAL, NULL, "no memory");
 }
@@ -79,6 +81,7 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	e->link = link;
 	list_init(&e->boxes);
 	list_init(&e->waiters);
+	list_init(&e->snaps);
 	pool_begin(&e->pool);
 	boot_id_read(e->boot_id);
 	if (configure(e, cfg, err) || pool_open(e, cfg, err)) {
@@ -87,10 +90,13 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 		return -1;
 	}
 	rc = boxes_load(e);
+	if (!rc)
+		rc = snaps_load(e);
 	if (rc) {
 		engine_destroy(e);
 		return err_set(err, ERR_INTERNAL, NULL,
-			       "cannot read the stopped sandboxes: %s",
+			       "cannot read stopped sandboxes and snapshots: "
+			       "%s",
 			       strerror(-rc));
 	}
 	*ret = e;
@@ -139,6 +145,7 @@ void engine_destroy(struct engine *e)
 	e->is_ending = true;
 	engine_op_begin(e);
 	pool_close(e);
+	snaps_end(e);
 	list_for_each_safe(n, tmp, &e->boxes)
 	{
 		struct box *b = container_of(n, struct box, node);

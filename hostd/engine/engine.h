@@ -57,6 +57,8 @@ struct engine_config {
 	uint32_t graph_places, environment_places; /* 5, 10 */
 	uint64_t ram_budget_bytes;   /* committed to VMs; 0 = 3/4 of the host */
 	uint64_t disk_reserve_bytes; /* free space never to be used */
+	/* That the files of all may take; 0 = what the disk has. */
+	uint64_t snapshots_max_bytes, stopped_max_bytes;
 	const char *state_dir;
 	const char *node; /* 4 characters of [0-9a-z] in every id */
 	/* VMs that wait for a run; pool_max 0 = none at all. */
@@ -101,8 +103,11 @@ struct run_spec {
 struct create_spec {
 	const char *key;
 	uint8_t request_hash[HASH_BYTES];
-	const char *template_name;		   /* NULL = lbb/python */
-	struct limits limits;			   /* each 0 = default */
+	const char *template_name; /* NULL = lbb/python */
+	struct limits limits;	   /* each 0 = default */
+	/* NULL = from the template; else template and limits are its, and not
+	 * given. */
+	const char *snapshot;
 	uint32_t idle_seconds, expires_in_seconds; /* 0 = default */
 	const char *const *env;			   /* of all its commands */
 	uint32_t wait_ms;
@@ -189,6 +194,37 @@ int engine_sandbox_list(struct engine *e, const struct caller *who,
 int engine_command_list(struct engine *e, const struct caller *who,
 			const struct store_page *p, engine_commands_fn fn,
 			void *ctx);
+
+/* ---- snapshots of held sandboxes ---- */
+
+struct snapshot_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *sandbox;
+	const char *name; /* NULL = none */
+};
+typedef void (*engine_snapshot_fn)(void *ctx, const struct err *e,
+				   const struct snapshot_rec *r);
+typedef void (*engine_snapshots_fn)(void *ctx, const struct err *e,
+				    const struct snapshot_rec *r, size_t n,
+				    bool has_more);
+/*
+ * Of one that runs, which is paused for it and goes on, or of a stopped one.
+ * `fn` is called once, when it is durable, or at once with what is wrong with
+ * the request.  rc < 0: it will not be called.
+ */
+int engine_snapshot_create(struct engine *e, const struct caller *who,
+			   const struct snapshot_spec *spec,
+			   engine_snapshot_fn fn, void *ctx);
+int engine_snapshot_get(struct engine *e, const struct caller *who,
+			const char *id, engine_snapshot_fn fn, void *ctx);
+/* Sandboxes that began from it go on. */
+int engine_snapshot_delete(struct engine *e, const struct caller *who,
+			   const char *id, engine_snapshot_fn fn, void *ctx);
+/* page.sandbox: of that one only. */
+int engine_snapshot_list(struct engine *e, const struct caller *who,
+			 const struct store_page *p, engine_snapshots_fn fn,
+			 void *ctx);
 
 /* Bytes [offset, offset+limit) of a stream as far as they are kept. */
 struct log_slice {

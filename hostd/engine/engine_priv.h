@@ -2,7 +2,7 @@
 #ifndef HUTCHD_ENGINE_PRIV_H
 #define HUTCHD_ENGINE_PRIV_H
 
-#include "../link/vm.h"
+#include "../link/snapshot.h"
 #include "../loop.h"
 #include "engine.h"
 #include "id.h"
@@ -22,6 +22,10 @@
 #define ENGINE_RETRY_DISK_S   30
 /* A channel or a table that is full: commands are given again after this. */
 #define ENGINE_GIVE_AGAIN_MS 20
+/* The guest's command numbers rise, also over a restart of the daemon, which
+ * forgets them, and in sandboxes that begin from a snapshot: each incarnation
+ * has a range of its own. */
+#define ENGINE_NUMBERS_BITS 32
 
 struct engine {
 	struct loop *loop;
@@ -29,10 +33,11 @@ struct engine {
 	struct link *link;
 	uint32_t graph_places, environment_places;
 	uint64_t ram_budget_bytes, disk_reserve_bytes;
+	uint64_t snapshots_max_bytes, stopped_max_bytes;
 	char *state_dir; /* owned */
 	char node[NODE_BYTES + 1];
 	char boot_id[40];
-	struct list boxes, waiters;
+	struct list boxes, waiters, snaps;
 	struct pool pool;
 	unsigned n_pending; /* store operations on their way */
 	bool is_ending;	    /* freed when the last of them came back */
@@ -121,7 +126,9 @@ struct box {
 	bool is_kept;	       /* all is in files; `gone` makes it stopped */
 	bool is_resuming;      /* starting, from files */
 	bool has_files;	       /* it was stopped once: they are removed */
-	struct list waiters;   /* of the sandbox and of its commands */
+	struct snap *snap;     /* being taken of it; stop and resume wait */
+	struct snapshot_from from; /* that it begins from; id "" = none */
+	struct list waiters;	   /* of the sandbox and of its commands */
 	struct loop_timer expiry, retry, idle;
 	struct loop_timer note; /* starts are to be written, commands given */
 	int64_t retry_ms;
@@ -241,6 +248,32 @@ void box_resume_vm(struct box *b);
 void box_cannot_resume(struct box *b, const char *why);
 /* Those that were stopped when the last daemon ended. */
 int boxes_load(struct engine *e);
+
+/* ---- snapshot.c ---------------------------------------------------------- */
+
+/* A snapshot from the request until its record is durable. */
+struct snap {
+	struct list node; /* in engine.snaps, oldest first */
+	struct engine *e;
+	struct box *box; /* TAKING: held by it */
+	enum { SNAP_ASKING, SNAP_WAITING, SNAP_TAKING, SNAP_WRITING } step;
+	struct snapshot_rec rec; /* environment, graph, sandbox: from the start
+				  */
+	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	uint8_t request_hash[HASH_BYTES];
+	struct list askers;
+	uint64_t bytes; /* TAKING: that it may take */
+};
+/* Sweeps what the last daemon left. */
+int snaps_load(struct engine *e);
+void snaps_end(struct engine *e); /* the engine ends */
+
+/* ---- space.c: may files take so much more? --------------------------------
+ */
+
+/* 0, or -1 with `err`, which names limit and value. */
+int space_for_snapshot(const struct snap *s, struct err *err);
+int space_for_stop(const struct box *b, struct err *err);
 
 /* ---- wait.c: who waits for an answer
  * ------------------------------------------------ */

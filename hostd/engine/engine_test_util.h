@@ -6,6 +6,7 @@
 #ifndef HUTCHD_ENGINE_TEST_UTIL_H
 #define HUTCHD_ENGINE_TEST_UTIL_H
 
+#include "../link/space.h"
 #include "../store/store_test_util.h"
 #include "engine_priv.h"
 
@@ -18,7 +19,9 @@ struct vm {
 	struct vm_spec spec;
 	bool is_created, is_destroyed, is_gone;
 	int n_runs, n_execs, n_kills, n_acks, n_stops;
-	bool is_resumed;
+	bool is_resumed, is_from;
+	struct snapshot_from from;
+	int n_snapshots;
 	uint64_t cmd, killed; /* the last one each */
 	/* Copies of vm_run's, and of the last vm_exec's. */
 	struct bytes code, input, config, env, argv;
@@ -48,6 +51,16 @@ struct fake {
 	char asked[ID_BYTES_MAX];
 	int n_sweeps;
 	bool is_last_kept;
+	/* The snapshot that is being taken: of a VM or of a stopped one. */
+	char snapshot[ID_BYTES_MAX], snapshot_of[ID_BYTES_MAX];
+	snapshot_fn snapshot_fn;
+	void *snapshot_ctx;
+	int snapshot_rc; /* of vm_snapshot and stopped_snapshot */
+	/* Folders there at the start, and those removed: "name name ". */
+	const char *folders[4];
+	char snapshots_removed[512];
+	struct vm_space vm_space;
+	uint64_t stopped_bytes, used_bytes[SPACE_KINDS];
 };
 extern struct fake fake;
 
@@ -59,6 +72,8 @@ void fake_end_of(int vm, uint64_t cmd, enum gp_end how, int code,
 /* Of the last command. */
 void fake_end(int vm, enum gp_end how, int code, const char *result);
 void fake_stopped(int vm, const char *error);
+/* What the snapshot came to. */
+void fake_snapshot(int rc, const char *error);
 /* A VM of the pool waits now. */
 void fake_waiting(int vm);
 void fake_gone(int vm, enum end_reason why, const char *text);

@@ -403,6 +403,14 @@ void box_timers_init(struct box *b)
 
 /* ---- the start ---------------------------------------------------------- */
 
+static int vm_make(struct box *b, struct err *err)
+{
+	return *b->from.id ? vm_create_from(&b->vm, b->e->link, &b->spec,
+					    &b->from, &vm_ops, b, err)
+			   : vm_create(&b->vm, b->e->link, &b->spec, &vm_ops, b,
+				       err);
+}
+
 void box_start_vm(struct box *b)
 {
 	struct cmd *c = box_only_cmd(b);
@@ -412,9 +420,8 @@ void box_start_vm(struct box *b)
 
 	loop_timer_set(b->e->loop, &b->expiry,
 		       (int64_t)b->rec.expires_in_seconds * 1000);
-	was_claimed = pool_claim(b, &vm_ops);
-	if (!was_claimed &&
-	    vm_create(&b->vm, b->e->link, &b->spec, &vm_ops, b, &err)) {
+	was_claimed = !*b->from.id && pool_claim(b, &vm_ops);
+	if (!was_claimed && vm_make(b, &err)) {
 		b->vm = NULL;
 		cannot_start(b, END_PREPARE_FAILED, err.text);
 		return;

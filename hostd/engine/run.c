@@ -7,6 +7,7 @@
 #include "engine_priv.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static void refuse_no_memory(struct waiter *w)
 {
@@ -55,15 +56,28 @@ static bool is_joined(struct engine *e, const struct caller *who,
 	return true;
 }
 
-/* The images that it will run; false = they cannot be read, and the waiter is
- * refused. */
+/* The images that it will run; false = they cannot be read, or are not those of
+ * its snapshot, and the waiter is refused. */
 static bool has_images(struct box *b, struct waiter *w)
 {
+	uint8_t image[HASH_BYTES], kernel[HASH_BYTES];
 	struct err err = {0};
 
-	if (!template_hashes(b->e->link, b->spec.base, b->rec.image_sha256,
-			     b->rec.kernel_sha256))
-		return true;
+	if (!template_hashes(b->e->link, b->spec.base, image, kernel)) {
+		if (!*b->from.id) {
+			memcpy(b->rec.image_sha256, image, HASH_BYTES);
+			memcpy(b->rec.kernel_sha256, kernel, HASH_BYTES);
+		}
+		if (!memcmp(image, b->rec.image_sha256, HASH_BYTES) &&
+		    !memcmp(kernel, b->rec.kernel_sha256, HASH_BYTES))
+			return true;
+		err_set(&err, ERR_UNAVAILABLE, "snapshot",
+			"The images that the snapshot %s was taken with are "
+			"not there any more.",
+			b->from.id);
+		waiter_refuse(w, &err);
+		return false;
+	}
 	err_set(&err, ERR_UNAVAILABLE, NULL,
 		"The images of %s cannot be read on this host; its operator "
 		"finds out why with hutch doctor.",
@@ -165,6 +179,115 @@ static struct box *held_new(struct engine *e, const struct caller *who,
 	return b;
 }
 
+/* ---- the same from a snapshot ------------------------------------------- */
+
+/* While its record is read: what was asked. */
+struct from_ask {
+	struct engine *e;
+	struct waiter *w;
+	struct caller who;
+	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1];
+	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	char snapshot[ID_BYTES_MAX];
+	struct create_spec spec;
+	struct secrets common; /* env */
+};
+
+static void from_ask_free(struct from_ask *a)
+{
+	secrets_finish(&a->common);
+	free(a);
+}
+
+/* Its processes go on in the box; numbers of commands lie above theirs. */
+static struct box *from_new(struct from_ask *a, const struct snapshot_rec *r)
+{
+	struct box *b;
+
+	a->spec.template_name = r->template_base;
+	a->spec.limits = r->limits;
+	b = held_new(a->e, &a->who, &a->spec);
+	if (!b)
+		return NULL;
+	memcpy(b->rec.template_name, r->template_name,
+	       sizeof(b->rec.template_name));
+	memcpy(b->rec.template_id, r->id, sizeof(b->rec.template_id));
+	memcpy(b->rec.image_sha256, r->image_sha256, HASH_BYTES);
+	memcpy(b->rec.kernel_sha256, r->kernel_sha256, HASH_BYTES);
+	memcpy(b->from.id, r->id, sizeof(b->from.id));
+	memcpy(b->from.state_sha256, r->state_sha256, HASH_BYTES);
+	memcpy(b->from.init_sha256, r->init_sha256, HASH_BYTES);
+	b->rec.incarnation = r->incarnation + 1;
+	b->last_number = b->rec.incarnation << ENGINE_NUMBERS_BITS;
+	return b;
+}
+
+static void on_from(void *ctx, int rc, struct snapshot_rec *r)
+{
+	struct from_ask *a = ctx;
+	struct engine *e = a->e;
+	struct waiter *w = a->w;
+	struct err err = {0};
+
+	w->is_reading = false;
+	if (rc == -ENOENT)
+		err_set(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
+			"There is no snapshot %s in graph %s of environment "
+			"%s.",
+			a->spec.snapshot, a->graph, a->environment);
+	else if (rc)
+		store_error(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
+			    a->spec.snapshot, rc);
+	else if (e->is_ending)
+		err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
+	if (err.code || w->is_cancelled)
+		waiter_refuse(w, &err);
+	else if (!is_joined(e, &a->who, OPERATION_SANDBOX, a->key,
+			    a->spec.request_hash, w, WAIT_SANDBOX_STARTED,
+			    a->spec.wait_ms))
+		box_begin(from_new(a, r), w, WAIT_SANDBOX_STARTED,
+			  a->spec.wait_ms);
+	from_ask_free(a);
+	engine_op_end(e);
+}
+
+static int from_read(struct engine *e, const struct caller *who,
+		     const struct create_spec *spec, struct waiter *w)
+{
+	const struct command_spec common = {.env = spec->env};
+	struct from_ask *a = calloc(1, sizeof(*a));
+	int rc = a ? secrets_take(&a->common, &common, NULL) : -ENOMEM;
+
+	if (!rc) {
+		a->e = e;
+		a->w = w;
+		a->who = *who;
+		a->spec = *spec;
+		snprintf(a->environment, sizeof(a->environment), "%s",
+			 who->environment);
+		snprintf(a->graph, sizeof(a->graph), "%s", who->graph);
+		snprintf(a->key, sizeof(a->key), "%s", spec->key);
+		snprintf(a->snapshot, sizeof(a->snapshot), "%s",
+			 spec->snapshot);
+		a->who.environment = a->environment;
+		a->who.graph = a->graph;
+		a->spec.key = a->key;
+		a->spec.snapshot = a->snapshot;
+		a->spec.env = a->common.env_list;
+		rc = store_snapshot_get(e->store, a->environment, a->graph,
+					a->snapshot, on_from, a);
+	}
+	if (!rc) {
+		w->is_reading = true;
+		engine_op_begin(e);
+		return 0;
+	}
+	if (a)
+		from_ask_free(a);
+	refuse_no_memory(w);
+	return 0;
+}
+
 int engine_sandbox_create(struct engine *e, const struct caller *who,
 			  const struct create_spec *asked, engine_sandbox_fn fn,
 			  void *ctx, struct waiter **ret_waiter)
@@ -186,6 +309,8 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 	if (is_joined(e, who, OPERATION_SANDBOX, spec.key, spec.request_hash, w,
 		      WAIT_SANDBOX_STARTED, spec.wait_ms))
 		return 0;
+	if (spec.snapshot)
+		return from_read(e, who, &spec, w);
 	box_begin(held_new(e, who, &spec), w, WAIT_SANDBOX_STARTED,
 		  spec.wait_ms);
 	return 0;

@@ -24,10 +24,6 @@
 #include <string.h>
 
 #define STOPPED_TEXT "the sandbox was stopped"
-/* The guest's command numbers rise, also over a restart of the daemon, which
- * forgets them: each incarnation has a range of its own. */
-#define NUMBERS_BITS 32
-
 static bool is_over(const struct cmd *c)
 {
 	return command_status_is_final(c->rec.status);
@@ -47,12 +43,19 @@ void box_idle_arm(struct box *b)
 void box_on_idle(struct loop_timer *t)
 {
 	struct box *b = container_of(t, struct box, idle);
+	struct err err = {0};
 
 	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next)
 		if (!is_over(container_of(n, struct cmd, node))) {
 			box_idle_arm(b);
 			return;
 		}
+	if (space_for_stop(b, &err)) {
+		log_warn("%s stays running, though idle: %s", b->rec.id,
+			 err.text);
+		box_idle_arm(b);
+		return;
+	}
 	log_info("%s stops: idle for %u s", b->rec.id, b->rec.idle_seconds);
 	box_stop(b);
 }
@@ -111,7 +114,7 @@ void box_stop_on(struct box *b)
 {
 	int rc;
 
-	if (b->rec.status != SBX_STOPPING || !b->vm || b->is_saving)
+	if (b->rec.status != SBX_STOPPING || !b->vm || b->is_saving || b->snap)
 		return;
 	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
 		const struct cmd *c = container_of(n, struct cmd, node);
@@ -177,14 +180,15 @@ void box_resume_vm(struct box *b)
 {
 	struct err err = {0};
 
-	if (!b->is_resuming || b->has_vm || b->rec.status != SBX_STARTING)
+	if (!b->is_resuming || b->has_vm || b->rec.status != SBX_STARTING ||
+	    b->told.status != SBX_STARTING || b->snap)
 		return;
 	if (!has_its_images(b)) {
 		box_cannot_resume(b, "the images that it ran are not there any "
 				     "more");
 		return;
 	}
-	b->last_number = b->rec.incarnation << NUMBERS_BITS;
+	b->last_number = b->rec.incarnation << ENGINE_NUMBERS_BITS;
 	if (vm_create_stopped(&b->vm, b->e->link, &b->spec, box_vm_ops, b,
 			      &err)) {
 		b->vm = NULL;
@@ -300,6 +304,8 @@ int engine_sandbox_stop(struct engine *e, const struct caller *who,
 	} else if (b->rec.kind != SBX_KIND_HELD ||
 		   b->rec.status < SBX_RUNNING || b->rec.status > SBX_STOPPED) {
 		err_not_running(&err, &b->rec);
+		waiter_refuse(w, &err);
+	} else if (b->rec.status == SBX_RUNNING && space_for_stop(b, &err)) {
 		waiter_refuse(w, &err);
 	} else {
 		waiter_join(w, b, NULL, WAIT_SANDBOX_STOPPED,

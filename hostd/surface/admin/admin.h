@@ -23,6 +23,8 @@ void admin_status(struct request *r);
 void admin_ps(struct request *r);
 /* pool.c */
 void admin_pool(struct request *r);
+/* df.c */
+void admin_df(struct request *r);
 /* prepare.c */
 void admin_prepare(struct request *r);
 

@@ -17,6 +17,8 @@ static const struct route routes[] = {
 	 p_none, admin_ps},
 	{HTTP_GET, "/admin/pool", "showPool", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
 	 p_none, admin_pool},
+	{HTTP_GET, "/admin/df", "showSpace", ROUTE_ADMIN | ROUTE_ALWAYS, 0,
+	 p_none, admin_df},
 	{HTTP_POST, "/admin/prepare", "prepareTemplate", ROUTE_ADMIN,
 	 ADMIN_BODY_BYTES_MAX, p_none, admin_prepare},
 };

@@ -55,6 +55,22 @@ static void put_hash(struct json_out *j, const char *key,
 		json_out_null(j, key);
 }
 
+/* `id`: of a saved template, or of a snapshot. */
+static void put_origin(struct json_out *j, const char *name, const char *id,
+		       uint32_t version, const char *base)
+{
+	bool is_snapshot = !strncmp(id, "snp_", 4);
+
+	json_out_str(j, "template", name);
+	json_out_str(j, "template_id", is_snapshot ? NULL : or_null(id));
+	if (version)
+		json_out_u64(j, "template_version", version);
+	else
+		json_out_null(j, "template_version");
+	json_out_str(j, "template_base", or_null(base));
+	json_out_str(j, "snapshot", is_snapshot ? id : NULL);
+}
+
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 {
 	json_out_begin(j, NULL, '{');
@@ -68,13 +84,8 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 	json_out_str(j, "message", or_null(s->reason_text));
 	if (*s->progress)
 		json_out_str(j, "progress", s->progress);
-	json_out_str(j, "template", s->template_name);
-	json_out_str(j, "template_id", or_null(s->template_id));
-	if (s->template_version)
-		json_out_u64(j, "template_version", s->template_version);
-	else
-		json_out_null(j, "template_version");
-	json_out_str(j, "template_base", or_null(s->template_base));
+	put_origin(j, s->template_name, s->template_id, s->template_version,
+		   s->template_base);
 	put_hash(j, "image_sha256", s->image_sha256);
 	put_hash(j, "kernel_sha256", s->kernel_sha256);
 	put_limits(j, &s->limits);
@@ -87,6 +98,27 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 	json_out_time(j, "ended_at", s->ended_ms);
 	json_out_time(j, "last_active_at", s->last_active_ms);
 	json_out_str(j, "command", or_null(s->command));
+	json_out_end(j, '}');
+}
+
+void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "snapshot");
+	json_out_str(j, "id", s->id);
+	json_out_str(j, "graph", s->graph);
+	json_out_str(j, "name", or_null(s->name));
+	json_out_str(j, "sandbox", s->sandbox);
+	put_origin(j, s->template_name, s->template_id, s->template_version,
+		   s->template_base);
+	put_hash(j, "image_sha256", s->image_sha256);
+	put_hash(j, "kernel_sha256", s->kernel_sha256);
+	put_limits(j, &s->limits);
+	json_out_u64(j, "bytes", s->state_bytes + s->mem_bytes + s->disk_bytes);
+	json_out_u64(j, "memory_bytes", s->state_bytes + s->mem_bytes);
+	json_out_u64(j, "disk_bytes", s->disk_bytes);
+	put_hash(j, "state_sha256", s->state_sha256);
+	json_out_time(j, "created_at", s->created_ms);
 	json_out_end(j, '}');
 }
 

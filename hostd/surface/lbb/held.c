@@ -20,10 +20,15 @@ static int not_yet(void *ctx, const char *path, struct json_span v,
 }
 
 static const struct decode_field create_fields[] = {
-	{"template", work_template}, {"limits", work_limits},
-	{"idle_seconds", work_idle}, {"expires_in_seconds", work_expires},
-	{"env", work_env},	     {"wait_ms", work_wait},
-	{"files", not_yet},	     {"name", not_yet},
+	{"template", work_template},
+	{"limits", work_limits},
+	{"snapshot", work_snapshot},
+	{"idle_seconds", work_idle},
+	{"expires_in_seconds", work_expires},
+	{"env", work_env},
+	{"wait_ms", work_wait},
+	{"files", not_yet},
+	{"name", not_yet},
 	{"labels", not_yet},
 };
 
@@ -42,6 +47,21 @@ static void on_created(void *ctx, const struct err *e,
 	reply_json(r, 201, &j);
 }
 
+/* They are the snapshot's. */
+static int snapshot_alone(const struct work *w, struct err *e)
+{
+	bool has_limits =
+		w->limits.vcpus || w->limits.memory_mib || w->limits.disk_mib;
+
+	if (!w->snapshot.len || (!w->template_name.len && !has_limits))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST,
+		       has_limits ? "limits" : "template",
+		       "%s cannot be given with snapshot: a sandbox has those "
+		       "of its snapshot",
+		       has_limits ? "limits" : "template");
+}
+
 void lbb_create_held(struct request *r, struct json_span body)
 {
 	struct work *w = work_begin(r);
@@ -52,11 +72,13 @@ void lbb_create_held(struct request *r, struct json_span body)
 		return;
 	if (decode_object(w, "", body, create_fields, N_OF(create_fields),
 			  &e) ||
+	    snapshot_alone(w, &e) ||
 	    work_hash(r, body, NULL, spec.request_hash, &e)) {
 		work_refuse(r, &e);
 		return;
 	}
 	spec.template_name = (const char *)w->template_name.data;
+	spec.snapshot = (const char *)w->snapshot.data;
 	spec.limits = w->limits;
 	spec.idle_seconds = w->idle_seconds;
 	spec.expires_in_seconds = w->expires_in_seconds;

@@ -43,6 +43,11 @@ void lbb_sandbox_get(struct request *r);
 void lbb_sandbox_delete(struct request *r);
 void lbb_sandbox_stop(struct request *r);
 void lbb_sandbox_resume(struct request *r);
+/* snapshots.c */
+void lbb_snapshot_create(struct request *r);
+void lbb_snapshots(struct request *r); /* list, or retrieve by snapshot= */
+void lbb_snapshot_get(struct request *r);
+void lbb_snapshot_delete(struct request *r);
 /* commands.c */
 void lbb_commands(struct request *r);
 void lbb_command_get(struct request *r);
@@ -62,6 +67,7 @@ void service_errors(struct request *r);
 
 /* encode.c */
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s);
+void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s);
 void lbb_put_command(struct json_out *j, const struct command_rec *c,
 		     bool with_output);
 void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,

@@ -8,6 +8,9 @@ static const char *const p_none[] = {NULL};
 static const char *const p_sandboxes[] = {"sandbox", "status", "template",
 					  "limit",   "cursor", NULL};
 static const char *const p_sandbox[] = {"sandbox", NULL};
+static const char *const p_snapshots[] = {"sandbox", "snapshot", "limit",
+					  "cursor", NULL};
+static const char *const p_snapshot[] = {"snapshot", NULL};
 static const char *const p_commands[] = {"sandbox", "command", "wait_ms",
 					 "limit",   "cursor",  NULL};
 static const char *const p_command_get[] = {"command", "wait_ms", NULL};
@@ -33,6 +36,14 @@ static const struct route routes[] = {
 	 p_sandbox, lbb_sandbox_stop},
 	{HTTP_POST, "/v1/sandboxes/resume", "resumeSandbox", V1, 1024,
 	 p_sandbox, lbb_sandbox_resume},
+	{HTTP_POST, "/v1/sandboxes/snapshots", "createSnapshot",
+	 V1 | ROUTE_IDEMPOTENT, 1024, p_sandbox, lbb_snapshot_create},
+	{HTTP_GET, "/v1/sandboxes/snapshots", "listSnapshots", V1_END, 0,
+	 p_snapshots, lbb_snapshots},
+	{HTTP_GET, "/v1/sandboxes/snapshots/get", "getSnapshot", V1_END, 0,
+	 p_snapshot, lbb_snapshot_get},
+	{HTTP_DELETE, "/v1/sandboxes/snapshots", "deleteSnapshot", V1_END, 0,
+	 p_snapshot, lbb_snapshot_delete},
 	{HTTP_POST, "/v1/sandboxes/commands", "createCommand",
 	 V1 | ROUTE_IDEMPOTENT, LBB_COMMAND_BODY_BYTES_MAX, p_sandbox,
 	 lbb_command_create},

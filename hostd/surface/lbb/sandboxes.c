@@ -6,9 +6,10 @@
 
 void lbb_reply_err(struct request *r, const struct err *e)
 {
-	const char *what = e->code == ERR_COMMAND_NOT_FOUND   ? "command"
-			   : e->code == ERR_SANDBOX_NOT_FOUND ? "sandbox"
-							      : NULL;
+	const char *what = e->code == ERR_COMMAND_NOT_FOUND    ? "command"
+			   : e->code == ERR_SANDBOX_NOT_FOUND  ? "sandbox"
+			   : e->code == ERR_SNAPSHOT_NOT_FOUND ? "snapshot"
+							       : NULL;
 	const char *id = what ? query_get(&r->query, what) : NULL;
 	struct err named;
 

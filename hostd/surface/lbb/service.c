@@ -8,8 +8,9 @@
 
 /* Named by clients before they use a part (LBB-13). */
 static const char *const capabilities[] = {
-	"sandboxes",	  "sandboxes.run",	"sandboxes.hold",
-	"sandboxes.stop", "sandboxes.commands", "sandboxes.logs",
+	"sandboxes",	       "sandboxes.run",	     "sandboxes.hold",
+	"sandboxes.stop",      "sandboxes.commands", "sandboxes.logs",
+	"sandboxes.snapshots",
 };
 
 static void put_status(struct request *r, int status, const char *word)

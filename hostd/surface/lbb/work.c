@@ -15,6 +15,7 @@ static void work_free(struct work *w)
 {
 	bytes_finish_secret(&w->code);
 	bytes_finish(&w->template_name);
+	bytes_finish(&w->snapshot);
 	bytes_finish(&w->cwd);
 	bytes_finish_secret(&w->stdin_data);
 	bytes_finish_secret(&w->env_text);
@@ -137,6 +138,23 @@ int work_template(void *ctx, const char *path, struct json_span v,
 		return err_set(e, ERR_TEMPLATE_NOT_FOUND, path,
 			       "there is no template with a name of %zu bytes",
 			       w->template_name.len);
+	return 0;
+}
+
+int work_snapshot(void *ctx, const char *path, struct json_span v,
+		  struct err *e)
+{
+	struct work *w = ctx;
+	const char *id;
+
+	if (decode_string(path, v, &w->snapshot, e))
+		return -1;
+	id = (const char *)w->snapshot.data;
+	if (w->snapshot.len >= ID_BYTES_MAX || strncmp(id, "snp_", 4) ||
+	    strspn(id + 4, "0123456789abcdefghijklmnopqrstuvwxyz") !=
+		    w->snapshot.len - 4)
+		return err_set(e, ERR_SNAPSHOT_NOT_FOUND, path,
+			       "%s is no id of a snapshot: snp_...", path);
 	return 0;
 }
 

@@ -12,7 +12,8 @@
 #include "lbb.h"
 
 struct work {
-	struct bytes code, template_name, cwd; /* NUL terminated */
+	/* NUL terminated */
+	struct bytes code, template_name, snapshot, cwd;
 	struct bytes stdin_data;
 	struct bytes env_text, argv_text; /* "A=b\0C=d\0" */
 	const char **env, **argv;	  /* into them; NULL = not given */
@@ -41,7 +42,7 @@ typedef int work_decode(void *ctx, const char *path, struct json_span v,
 			struct err *e);
 work_decode work_code, work_input, work_config, work_template, work_limits,
 	work_timeout, work_env, work_wait, work_argv, work_cwd, work_stdin,
-	work_idle, work_expires;
+	work_idle, work_expires, work_snapshot;
 
 /* The hash of the request for its Idempotency-Key; 0 or -1 with `e`. */
 int work_hash(struct request *r, struct json_span body, const char *record,
