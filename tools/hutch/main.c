@@ -56,6 +56,8 @@ static const struct command {
 	{"kill", "end a command, or destroy a sandbox", cmd_kill},
 	{"sandbox", "hold a sandbox: create, exec, run, stop, resume, rm",
 	 cmd_sandbox},
+	{"snapshot", "keep what a sandbox is: create, ls, rm", cmd_snapshot},
+	{"df", "show what takes space, by kind", cmd_df},
 	{"pool", "show the VMs that wait for a run", cmd_pool},
 	{"prepare", "make a template's snapshot ahead of the first run",
 	 cmd_prepare},

@@ -54,7 +54,8 @@ static const char help[] =
 
 struct verb {
 	struct cli *c;
-	const char *template_name, *key, *cwd, *stdin_file, *input, *config;
+	const char *template_name, *snapshot, *key, *cwd, *stdin_file, *input,
+		*config;
 	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
 	struct opt_list env;
 	struct args args;
@@ -126,6 +127,8 @@ static int create(struct verb *v, struct err *e)
 	json_out_begin(&j, NULL, '{');
 	if (v->template_name)
 		json_out_str(&j, "template", v->template_name);
+	if (v->snapshot)
+		json_out_str(&j, "snapshot", v->snapshot);
 	json_out_begin(&j, "limits", '{');
 	put_number(&j, "vcpus", v->vcpus);
 	put_number(&j, "memory_mib", v->memory_mib);
@@ -397,6 +400,9 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 	const struct opt opts[] = {
 		{"template", "NAME", OPT_TEXT, &v.template_name, 0, 0,
 		 "lbb/python (default), lbb/node or lbb/shell", "create"},
+		{"snapshot", "ID", OPT_TEXT, &v.snapshot, 0, 0,
+		 "go on from a snapshot (hutch snapshot); its limits",
+		 "create"},
 		{"memory", "MIB", OPT_U64, &v.memory_mib, LBB_MEMORY_MIB_MIN,
 		 LBB_MEMORY_MIB_MAX, "128 to 8192, default 1024", "create"},
 		{"vcpus", "N", OPT_U64, &v.vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,

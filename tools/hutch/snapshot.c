@@ -1,0 +1,218 @@
+/*
+ * hutch snapshot: what a held sandbox is, kept to start others from.
+ *
+ * create prints an id, which `hutch sandbox create --snapshot` takes.
+ */
+#include "commands.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define KEY_BYTES  64
+#define ID_BYTES   64
+#define NAME_BYTES 16
+#define PAGE	   "100"
+
+static const char help[] =
+	"usage: hutch snapshot create [OPTIONS] SANDBOX\n"
+	"       hutch snapshot ls\n"
+	"       hutch snapshot rm SNAPSHOT\n"
+	"\n"
+	"A snapshot is the memory and the disk of a held sandbox at one "
+	"moment: one that\n"
+	"runs stands still for it and goes on, one that is stopped stays so.  "
+	"Any number\n"
+	"of sandboxes may begin from it, each with a disk, a host name and "
+	"random numbers\n"
+	"of its own; processes of the first one go on in each.  It stays when "
+	"the sandbox\n"
+	"is removed, and they stay when it is.\n"
+	"\n"
+	"What a process kept in its own memory is the same in all of them: "
+	"keys and tokens\n"
+	"that it holds, generators of random numbers that it has seeded.\n"
+	"\n"
+	"  snap=$(hutch snapshot create --name ready $id)\n"
+	"  hutch sandbox create --snapshot $snap\n"
+	"  hutch snapshot ls\n"
+	"  hutch snapshot rm $snap\n";
+
+struct verb {
+	struct cli *c;
+	const char *name, *key;
+	struct args args;
+	char made_key[KEY_BYTES];
+};
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, ERR_INTERNAL, NULL, "no memory");
+}
+
+static int key_make(struct verb *v, struct err *e)
+{
+	uint8_t random[NAME_BYTES];
+	int len;
+
+	if (v->key)
+		return 0;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
+			       strerror(errno));
+	len = snprintf(v->made_key, sizeof(v->made_key), "hutch.snapshot:");
+	for (size_t i = 0; i < sizeof(random); i++)
+		len += snprintf(v->made_key + len, 3, "%02x", random[i]);
+	v->key = v->made_key;
+	return 0;
+}
+
+static int create(struct verb *v, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+	struct json_out j = {0};
+	char id[ID_BYTES];
+	int rc = key_make(v, e);
+
+	json_out_begin(&j, NULL, '{');
+	if (v->name)
+		json_out_text(&j, "name", v->name, strlen(v->name));
+	json_out_end(&j, '}');
+	if (!rc && (j.rc || cli_path(v->c, &path, "/v1/sandboxes/snapshots",
+				     "sandbox", v->args.rest[0], NULL)))
+		rc = no_memory(e);
+	if (!rc)
+		rc = cli_call(v->c, "POST", (char *)path.data, &j.buf, v->key,
+			      &a, e);
+	json_out_finish(&j);
+	if (rc)
+		return rc;
+	if (v->c->is_json)
+		printf("%.*s\n", (int)a.root.len, a.root.at);
+	else
+		printf("%s\n", answer_text(a.root, "id", id, sizeof(id), ""));
+	return 0;
+}
+
+static void print_row(struct json_span s)
+{
+	char id[ID_BYTES], name[72], sandbox[ID_BYTES], template[72], at[40];
+
+	printf("%-30s %-16s %7lld %-14s %-30s %s\n",
+	       answer_text(s, "id", id, sizeof(id), ""),
+	       answer_text(s, "name", name, sizeof(name), "-"),
+	       (long long)answer_int(s, "bytes", 0) >> 20,
+	       answer_text(s, "template", template, sizeof(template), ""),
+	       answer_text(s, "sandbox", sandbox, sizeof(sandbox), ""),
+	       answer_text(s, "created_at", at, sizeof(at), ""));
+}
+
+/* All pages; as JSON a line for each. */
+static int ls(struct verb *v, struct err *e)
+{
+	char cursor[ID_BYTES] = "";
+	bool has_more = true;
+
+	if (!v->c->is_json)
+		printf("%-30s %-16s %7s %-14s %-30s %s\n", "SNAPSHOT", "NAME",
+		       "MIB", "TEMPLATE", "SANDBOX", "CREATED");
+	while (has_more) {
+		_cleanup_bytes_ struct bytes path = {0};
+		_cleanup_answer_ struct answer a = {0};
+		struct json_span data;
+		struct json_member m;
+		struct json_iter it;
+
+		if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "limit",
+			     PAGE, "cursor", *cursor ? cursor : NULL, NULL))
+			return no_memory(e);
+		if (cli_call(v->c, "GET", (char *)path.data, NULL, NULL, &a, e))
+			return -1;
+		if (v->c->is_json)
+			printf("%.*s\n", (int)a.root.len, a.root.at);
+		if (!v->c->is_json && json_at(a.root, "data", &data)) {
+			json_iter_begin(&it, data);
+			while (json_iter_next(&it, &m))
+				print_row(m.value);
+		}
+		has_more = answer_bool(a.root, "has_more");
+		answer_text(a.root, "next_cursor", cursor, sizeof(cursor), "");
+	}
+	return 0;
+}
+
+static int rm(struct verb *v, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+
+	if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "snapshot",
+		     v->args.rest[0], NULL))
+		return no_memory(e);
+	if (cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, &a, e))
+		return -1;
+	if (v->c->is_json)
+		printf("%.*s\n", (int)a.root.len, a.root.at);
+	else
+		printf("%s removed\n", v->args.rest[0]);
+	return 0;
+}
+
+static const struct {
+	const char *name, *what;
+	int (*fn)(struct verb *v, struct err *e);
+	size_t n;
+} verbs[] = {
+	{"create", "a sandbox", create, 1},
+	{"ls", "nothing", ls, 0},
+	{"rm", "a snapshot", rm, 1},
+};
+#define VERBS (sizeof(verbs) / sizeof(*verbs))
+
+static int run(struct verb *v, size_t i)
+{
+	struct err e = {0};
+	int rc;
+
+	if (cli_open(v->c, CLI_FOR_RECORDS, &e))
+		return cli_fail(v->c, &e);
+	rc = verbs[i].fn(v, &e);
+	if (rc)
+		rc = cli_fail(v->c, &e);
+	cli_close(v->c);
+	return rc;
+}
+
+int cmd_snapshot(struct cli *c, int argc, char **argv)
+{
+	struct verb v = {.c = c};
+	const struct opt opts[] = {
+		{"name", "NAME", OPT_TEXT, &v.name, 0, 0,
+		 "1 to 64 of a-z 0-9 . _ -", "create"},
+		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
+		 "idempotency key; the same key acts once", "create"},
+		{0},
+	};
+	size_t i = argc ? 0 : VERBS;
+	struct err e;
+
+	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
+		i++;
+	if (i < VERBS) {
+		argc--;
+		argv++;
+	}
+	if (args_parse(&v.args, argc, argv, opts, cli_global_opts, false, &e))
+		return cli_usage(c, "snapshot", &e);
+	if (v.args.is_help)
+		return cli_help(help, opts);
+	if (i == VERBS) {
+		err_set(&e, ERR_INVALID_REQUEST, NULL,
+			"the first word is create, ls or rm");
+		return cli_usage(c, "snapshot", &e);
+	}
+	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
+	    args_expect(&v.args, verbs[i].n, verbs[i].n, verbs[i].what, &e))
+		return cli_usage(c, "snapshot", &e);
+	return run(&v, i);
+}
