@@ -172,6 +172,46 @@ static void test_run(void **state)
 	json_out_finish(&out);
 }
 
+static void test_snapshot(void **state)
+{
+	struct sandbox_rec s = {.id = "sbx_1",
+				.status = SBX_RUNNING,
+				.template_id = "snp_1",
+				.template_name = "lbb/shell"};
+	struct snapshot_rec n = {.id = "snp_2",
+				 .template_id = "snp_1",
+				 .sandbox = "sbx_1",
+				 .state_bytes = 1,
+				 .mem_bytes = 20,
+				 .disk_bytes = 300,
+				 .limits = {1, 256, 512}};
+	struct err e;
+
+	(void)state;
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	lbb_put_sandbox(&out, &s);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("snapshot", "\"snp_1\"");
+	is("template_id", "null");
+	is("template", "\"lbb/shell\"");
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	lbb_put_snapshot(&out, &n);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("id", "\"snp_2\"");
+	is("name", "null");
+	is("snapshot", "\"snp_1\"");
+	is("bytes", "321");
+	is("memory_bytes", "21");
+	is("disk_bytes", "300");
+	is("limits.disk_mib", "512");
+	is("state_sha256", "null");
+	json_out_finish(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +219,7 @@ int main(void)
 		cmocka_unit_test(test_lengths),
 		cmocka_unit_test(test_characters),
 		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_snapshot),
 	};
 
 	return cmocka_run_group_tests_name("encode", tests, NULL, NULL);

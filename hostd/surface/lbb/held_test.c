@@ -24,7 +24,8 @@ static struct err got;
 static bool is_started;
 static struct create_spec create;
 static struct command_spec spec;
-static char *kept[5]; /* template or code, input, cwd, first env, stdin */
+/* template or code, input or snapshot, cwd, first env, stdin */
+static char *kept[5];
 static char words[3][64];
 static size_t n_words;
 
@@ -44,6 +45,7 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 	is_started = true;
 	create = *s;
 	kept[0] = s->template_name ? strdup(s->template_name) : NULL;
+	kept[1] = s->snapshot ? strdup(s->snapshot) : NULL;
 	kept[3] = s->env && *s->env ? strdup(*s->env) : NULL;
 	work_end(ctx);
 	return 0;
@@ -219,6 +221,9 @@ static void creates(void **state)
 	assert_int_equal(create.idle_seconds, 30);
 	assert_int_equal(create.expires_in_seconds, 604800);
 	assert_int_equal(create.wait_ms, 30000);
+	assert_null(create.snapshot);
+	accepts("{\"snapshot\":\"snp_a1\",\"limits\":{}}", false);
+	assert_string_equal(kept[1], "snp_a1");
 }
 
 static void refuses_creates(void **state)
@@ -243,6 +248,13 @@ static void refuses_creates(void **state)
 		{"{\"labels\":{}}", "labels", ERR_INVALID_REQUEST},
 		{"{\"code\":\"x\"}", "code", ERR_INVALID_REQUEST},
 		{"{\"template\":\"\"}", "template", ERR_TEMPLATE_NOT_FOUND},
+		{"{\"snapshot\":\"\"}", "snapshot", ERR_SNAPSHOT_NOT_FOUND},
+		{"{\"snapshot\":\"snp_../a\"}", "snapshot",
+		 ERR_SNAPSHOT_NOT_FOUND},
+		{"{\"snapshot\":\"snp_a\",\"template\":\"lbb/shell\"}",
+		 "template", ERR_INVALID_REQUEST},
+		{"{\"snapshot\":\"snp_a\",\"limits\":{\"disk_mib\":512}}",
+		 "limits", ERR_INVALID_REQUEST},
 	};
 
 	(void)state;
