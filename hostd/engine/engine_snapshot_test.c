@@ -146,13 +146,14 @@ static void one_is_taken_and_read(void **state)
 
 static void stop_and_another_one_wait(void **state)
 {
-	struct snap_call s, t;
+	struct snap_call s, t, u;
 	struct call c, stop, cmd;
 
 	(void)state;
 	begin_held(&c, "k");
 	call_take(&s, c.sbx.id, "s");
 	call_take(&t, c.sbx.id, "t");
+	call_take(&u, c.sbx.id, "u");
 	env_settle();
 	assert_int_equal(fake.vms[0].n_snapshots, 1);
 	/* Commands are given all the same (the link holds them back). */
@@ -168,9 +169,10 @@ static void stop_and_another_one_wait(void **state)
 	fake_snapshot(0, NULL);
 	env_settle();
 	assert_int_equal(s.err.code, ERR_NONE);
-	/* The stop came next; the second one is of nothing that runs. */
+	/* The stop came next; the others are of nothing that runs. */
 	assert_int_equal(fake.vms[0].n_stops, 1);
 	assert_int_equal(t.err.code, ERR_NOT_RUNNING);
+	assert_int_equal(u.err.code, ERR_NOT_RUNNING);
 	fake_stopped(0, NULL);
 	call_wait(&stop);
 	assert_int_equal(stop.sbx.status, SBX_STOPPED);

@@ -162,25 +162,33 @@ static void write_record(struct snap *s)
 
 static void snap_take(struct snap *s);
 
+/* The oldest; NULL = none. */
+static struct snap *waiting_for(const struct box *b)
+{
+	struct engine *e = b->e;
+
+	for (struct list *n = e->snaps.next; n != &e->snaps; n = n->next) {
+		struct snap *s = container_of(n, struct snap, node);
+
+		if (s->step == SNAP_WAITING &&
+		    !strcmp(s->rec.sandbox, b->rec.id))
+			return s;
+	}
+	return NULL;
+}
+
 /* The sandbox is free of it: what waited for that goes on. */
 static void let_go(struct snap *s)
 {
 	struct box *b = s->box;
-	struct engine *e = b->e;
+	struct snap *next;
 
 	s->box = NULL;
 	b->snap = NULL;
 	box_stop_on(b);
 	box_resume_vm(b);
-	for (struct list *n = e->snaps.next; n != &e->snaps; n = n->next) {
-		struct snap *next = container_of(n, struct snap, node);
-
-		if (next->step != SNAP_WAITING ||
-		    strcmp(next->rec.sandbox, b->rec.id))
-			continue;
+	while (!b->snap && (next = waiting_for(b)))
 		snap_take(next);
-		break;
-	}
 	b->n_pending--;
 	box_maybe_free(b);
 }

@@ -449,7 +449,7 @@ def fill(folder, leave):
 @case("a full disk refuses it, and one that fills in the middle leaves nothing "
       "of it; the sandbox runs on")
 def full():
-    with small_disk(900) as disk:
+    with small_disk(1800) as disk:
         daemon = Daemon(f"{disk}/state", pool_max=0, disk_reserve_mib=16)
         c = client(daemon)
         box = hold(c)
