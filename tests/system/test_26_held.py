@@ -399,6 +399,8 @@ def folder(sandbox):
     return f"{d.state}/stopped/{sandbox}"
 
 
+WHO = ("/etc/machine-id /proc/sys/kernel/random/boot_id "
+       "/proc/sys/kernel/hostname")
 LEFT = "echo $BASHPID > /tmp/pid; while sleep 1; do date +%s >> /tmp/ticks; done"
 
 
@@ -407,11 +409,11 @@ LEFT = "echo $BASHPID > /tmp/pid; while sleep 1; do date +%s >> /tmp/ticks; done
 def stops():
     c = client()
     box = hold(c)
-    equal(sh(c, box, "echo kept > f; echo shm > /dev/shm/g; hostname; "
-             "cat /etc/machine-id")["status"], "succeeded")
+    equal(sh(c, box, "echo kept > f; echo shm > /dev/shm/g")["status"],
+          "succeeded")
     equal(sh(c, box, f"({LEFT}) >/dev/null 2>&1 &")["status"], "succeeded")
-    before = sh(c, box, "cat /etc/machine-id /proc/sys/kernel/random/boot_id;"
-                " hostname; cat /tmp/pid")["stdout"]["tail"]
+    before = sh(c, box, f"cat {WHO} /tmp/pid")["stdout"]["tail"]
+    assert box.replace("_", "-") in before, before
     r = start(c, box, "sleep", "600", timeout_ms=3600000)
     wait_until(lambda: c.command(r.json["id"]).json["status"] == "running",
                WAIT_S, "it runs")
@@ -438,9 +440,7 @@ def stops():
         equal(lines[1:], ["kept", "shm"], j)
         assert began - 2 < int(lines[0]) < time.time() + 2, (began, lines)
         note(f"a command after it: {time.time() - began:.2f} s")
-        after = sh(c, box, "cat /etc/machine-id "
-                   "/proc/sys/kernel/random/boot_id; hostname; cat /tmp/pid; "
-                   "kill -0 $(cat /tmp/pid)")
+        after = sh(c, box, f"cat {WHO} /tmp/pid; kill -0 $(cat /tmp/pid)")
         equal((after["status"], after["stdout"]["tail"]),
               ("succeeded", before), "who it is, and what it left behind")
         stopped(c, box)
