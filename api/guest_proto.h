@@ -86,7 +86,8 @@ enum gp_type {
 	/* HOLD: PONG is init's last word until GO or BIND, so that a snapshot
 	 * of the VM cuts no frame.  GO: all goes on.  BIND instead of it: this
 	 * is another sandbox now; commands that init knows go on without a
-	 * time-out, and nobody is told of them any more. */
+	 * time-out, and nobody is told of them any more; those that have no
+	 * process yet are forgotten. */
 	GP_HOLD = 76,
 	GP_GO = 77,
 };
