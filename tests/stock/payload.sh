@@ -128,6 +128,31 @@ held_runs() {
 	head -n 1 /tmp/held.out | grep -qx 'fork of a zygote'
 }
 
+# One that runs is copied while a command runs; another begins from it when the
+# first is gone: its file and its process are there, and it is somebody else.
+snapshot() {
+	id=$(hutch sandbox create --template lbb/shell) || return 1
+	hutch sandbox exec "$id" bash -c 'echo kept > f; mkfifo /tmp/q
+		(exec 3<>/tmp/q; echo $BASHPID > /tmp/p
+		while :; do read -t 1 -u 3; done) >/dev/null 2>&1 &' || return 1
+	hutch sandbox exec "$id" bash -c \
+		'exec 3<>/tmp/q; echo begun; read -t 3 -u 3; echo ended' \
+		>/tmp/busy.out 2>&1 &
+	busy=$!
+	until grep -q begun /tmp/busy.out || ! kill -0 $busy; do usleep 10000; done
+	snap=$(hutch snapshot create "$id") || return 1
+	wait $busy
+	grep -q ended /tmp/busy.out || return 1
+	hutch sandbox rm "$id" | say
+	kid=$(hutch sandbox create --snapshot "$snap") || return 1
+	out=$(hutch sandbox exec "$kid" bash -c 'cat f
+		cat /proc/sys/kernel/hostname; kill -0 $(cat /tmp/p) && echo there')
+	echo "$out" | say
+	hutch sandbox rm "$kid" | say
+	hutch snapshot rm "$snap" | say
+	[ "$(echo "$out" | tr '\n' ' ')" = "kept $(echo "$kid" | tr _ -) there " ]
+}
+
 # Of every VM so far: cold boots, snapshots, restored runs, the vector test.
 patch_is_inert() {
 	vms=$(ls $traces | wc -l)
@@ -165,6 +190,7 @@ while read -r t; do
 	check "restored_run_$t" one_run "$t"
 	check "restored_run_again_$t" one_run "$t"
 	[ "$t" != lbb/python ] || check held_runs_again held_runs
+	[ "$t" != lbb/shell ] || check copied_while_it_runs snapshot
 done </templates
 kill $daemon
 wait $daemon

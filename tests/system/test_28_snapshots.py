@@ -316,6 +316,9 @@ def outlives():
     equal(r.json, second)
     kids = [begin(c, s.json["id"]), begin(c, second["id"])]
     equal(sh(c, kids[0], "ls"), "f\n")
+    r = c.call("POST", "/v1/sandboxes/commands", {"run": {
+        "code": "jq -c .", "input": [7]}}, new_key(), {"sandbox": kids[0]})
+    equal(ended(c, r.json["id"])["result"], [7], "its runner serves it")
     equal(sh(c, kids[1], "cat f g; kill -0 $(cat /tmp/pid) && echo there"),
           "kept\ntwo\nthere\n")
     resumed(c, box)
