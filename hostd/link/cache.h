@@ -76,6 +76,8 @@ void cache_making_end(const struct cache *c, const char *key,
  * removed.  cache_prune.c
  */
 unsigned cache_prune(const struct cache *c, uint64_t need_bytes);
+/* At the daemon's start: only what makers left that are no more. */
+void cache_sweep(const struct cache *c);
 /* Removes a folder of ours by the names that we put there; no recursion. */
 void cache_folder_remove(int at, const char *name);
 

@@ -85,12 +85,33 @@ static size_t entries_read(const struct cache *c, int dir, struct entry *list)
 	return n;
 }
 
+static int snapshots_open(const struct cache *c)
+{
+	return openat(c->dir_fd, "snapshots",
+		      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/*
+ * A maker that was killed between the two renames leaves the old entry under
+ * another name, in the middle of the rest the new one: as large as the guest's
+ * memory, and where all templates are made no other maker comes by.
+ */
+void cache_sweep(const struct cache *c)
+{
+	struct entry *list = calloc(ENTRIES_MAX, sizeof(*list));
+	_cleanup_fd_ int dir = snapshots_open(c);
+	size_t n = list && dir >= 0 ? entries_read(c, dir, list) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (list[i].name[0] == '.')
+			entry_remove(c, dir, list[i].name);
+	free(list);
+}
+
 unsigned cache_prune(const struct cache *c, uint64_t need_bytes)
 {
 	struct entry *list = calloc(ENTRIES_MAX, sizeof(*list));
-	_cleanup_fd_ int dir =
-		openat(c->dir_fd, "snapshots",
-		       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int dir = snapshots_open(c);
 	int64_t now_s = clock_wall_ms() / 1000;
 	unsigned removed = 0;
 	size_t n;

@@ -2,6 +2,7 @@
  * The daemon's link to its VMs: folders, uids, limits; one per daemon.
  * See template.h for the public part, link_priv.h for what is shared here.
  */
+#include "cache.h"
 #include "fd.h"
 #include "link_priv.h"
 #include "log.h"
@@ -136,6 +137,7 @@ int link_create(struct link **ret, struct loop *loop,
 		link_destroy(l);
 		return -1;
 	}
+	cache_sweep(&(struct cache){l->cache_fd, &l->hashes});
 	cgroups_open(&l->cgroups);
 	*ret = l;
 	return 0;

@@ -197,15 +197,20 @@ static void on_progress(void *ctx, const char *text)
 	template_progress(m->t, "%s", m->guest_text);
 }
 
+static void ask(struct maker *m, enum vmm_type type, const int *fds, size_t n)
+{
+	int rc = vmm_ask(m->vmm, type, fds, n);
+
+	/* Its process has ended: that is told soon, and says why. */
+	if (rc && rc != -EPIPE && rc != -ECONNRESET)
+		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+}
+
 /* At its bell the VM is parked already, and this changes nothing. */
 static void pause_ask(struct maker *m)
 {
-	int rc;
-
 	maker_phase(m, MK_PAUSE, m->link->times.snapshot_ms);
-	rc = vmm_ask(m->vmm, VMM_PAUSE, NULL, 0);
-	if (rc)
-		maker_fail(m, "asking the VMM: %s", strerror(-rc));
+	ask(m, VMM_PAUSE, NULL, 0);
 }
 
 static void on_ready(void *ctx, const char *error)
@@ -261,7 +266,6 @@ static void on_reply(void *ctx, enum vmm_type type, int status,
 {
 	struct maker *m = ctx;
 	int fds[2] = {m->files.state_fd, m->files.mem_fd};
-	int rc = 0;
 
 	if (m->has_failed)
 		return;
@@ -270,13 +274,11 @@ static void on_reply(void *ctx, enum vmm_type type, int status,
 			   log_text(body, len).s);
 	} else if (type == VMM_PAUSE && m->phase == MK_PAUSE) {
 		maker_phase(m, MK_SNAPSHOT, m->link->times.snapshot_ms);
-		rc = vmm_ask(m->vmm, VMM_SNAPSHOT, fds, 2);
+		ask(m, VMM_SNAPSHOT, fds, 2);
 	} else if (type == VMM_SNAPSHOT && m->phase == MK_SNAPSHOT) {
 		maker_phase(m, MK_QUIT, 0);
 		vmm_kill(m->vmm);
 	}
-	if (rc)
-		maker_fail(m, "asking the VMM: %s", strerror(-rc));
 }
 
 static void on_lane(void *ctx, enum vmm_type type, const struct vmm_lane *l,

@@ -250,7 +250,12 @@ static void test_fails(void **state)
 		{"Lg", "triple fault"},
 		{"Lg", "the guest's log ended with"},
 		{"Lg", "Kernel panic?[0m"},
+		{"x", "killed by signal 9"},
+		{"Hx", "killed by signal 9"},
 		{"HPx", "killed by signal 9"},
+		{"HP+ax", "killed by signal 9"},
+		{"HPRx", "killed by signal 9"},
+		{"HPRzx", "killed by signal 9"},
 		{"HH", "may not come now"},
 		{"s", "may not come now"},
 	};
