@@ -65,22 +65,41 @@ static int folder_open(int at, const char *path)
 		      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Leaves of daemons that are no more: they are empty, so rmdir works. */
-static void sweep(int dir)
+/* Leaves of daemons that are no more.  False: one is not empty, because its VM
+ * is still about to end. */
+static bool sweep(int dir)
 {
 	int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
+	bool is_swept = true;
 
+	if (d)
+		rewinddir(d); /* the two share where the last sweep ended */
 	while (d && (de = readdir(d))) {
 		int pid;
 
 		if (sscanf(de->d_name, "%d-", &pid) == 1 && pid > 0 &&
-		    pid != getpid() && kill(pid, 0) && errno == ESRCH)
-			unlinkat(dir, de->d_name, AT_REMOVEDIR);
+		    pid != getpid() && kill(pid, 0) && errno == ESRCH &&
+		    unlinkat(dir, de->d_name, AT_REMOVEDIR))
+			is_swept = false;
 	}
 	if (d)
 		closedir(d);
+	return is_swept;
+}
+
+/* Again, when a VM starts or has ended, until there is nothing left to sweep.
+ */
+static void sweep_rest(struct cgroups *c)
+{
+	bool is_swept = true;
+
+	if (c->is_swept)
+		return;
+	for (int i = 0; i < c->n_dirs; i++)
+		is_swept &= sweep(c->dirs[i]);
+	c->is_swept = is_swept;
 }
 
 static void v1_daemon_join(int cpu)
@@ -116,7 +135,6 @@ static bool v1_open(struct cgroups *c)
 		fd = folder_open(AT_FDCWD, path);
 		if (fd < 0)
 			break;
-		sweep(fd);
 		c->dirs[c->n_dirs++] = fd;
 	}
 	if (c->n_dirs != 3)
@@ -162,7 +180,6 @@ static bool v2_open(struct cgroups *c)
 		unlinkat(own, "daemon", AT_REMOVEDIR);
 		return false;
 	}
-	sweep(own);
 	c->dirs[c->n_dirs++] = fd_take(&own);
 	c->is_v2 = true;
 	return true;
@@ -182,8 +199,10 @@ static int weight_write(const struct cgroups *c, int leaf, bool is_background)
 void cgroups_open(struct cgroups *c)
 {
 	memset(c, 0, sizeof(*c));
-	if (v2_open(c) || v1_open(c))
+	if (v2_open(c) || v1_open(c)) {
+		sweep_rest(c);
 		return;
+	}
 	cgroups_close(c);
 	log_warn("cgroup limits unavailable: VMs run without the host's "
 		 "memory, CPU and process groups; run as a service with "
@@ -281,6 +300,7 @@ uint64_t link_cgroup_make(struct link *l, uint32_t vcpus, uint32_t ram_mib,
 
 	if (!c->n_dirs)
 		return 0;
+	sweep_rest(c);
 	leaf_name(++l->cgroup_next, name);
 	for (int i = 0; i < c->n_dirs; i++) {
 		int rc = leaf_make(c, i, name, vcpus, ram_mib);
@@ -326,4 +346,5 @@ void link_cgroup_leave(struct link *l, uint64_t number)
 	leaf_name(number, name);
 	for (int i = 0; i < l->cgroups.n_dirs; i++)
 		unlinkat(l->cgroups.dirs[i], name, AT_REMOVEDIR);
+	sweep_rest(&l->cgroups);
 }

@@ -35,6 +35,7 @@ struct cgroups {
 	int n_dirs;
 	int dirs[3]; /* memory, pids, cpu; or one of the unified tree */
 	bool is_v2;
+	bool is_swept; /* nothing of daemons that are no more is there */
 };
 
 struct link {
