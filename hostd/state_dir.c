@@ -37,6 +37,7 @@ static const char *const own_names[] = {
 	"listen*",
 	"admin.sock",
 	"hutch.db*",
+	"stopped", /* memory and disks of stopped sandboxes */
 	"vm",
 	"start.lock",
 	"users.lock",

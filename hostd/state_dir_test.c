@@ -101,6 +101,7 @@ static void a_folder_with_our_files_is_taken(void **state)
 	put("users.lock");
 	put("hutchd.log");
 	put("node.new");
+	put("stopped");
 	assert_int_equal(chmod(dir, 0750), 0);
 	fd = state_dir_open(dir, &e);
 	assert_true(fd >= 0);
