@@ -6,6 +6,7 @@ state folder that tests/run.py gives) and prints one TAP line.  Sentences name
 the fact that they show by its id, e.g. "LBB-86".
 """
 import base64
+import collections
 import contextlib
 import glob
 import hashlib
@@ -166,7 +167,8 @@ class Daemon:
         self.process = None
         self.host = self.port = None
 
-    def start(self):
+    def launch(self, die_at=None):
+        """The process; die_at: a moment of api/base/fault.h."""
         os.makedirs(self.state, mode=0o700, exist_ok=True)
         listen = os.path.join(self.state, "listen")
         with contextlib.suppress(FileNotFoundError):
@@ -178,10 +180,18 @@ class Daemon:
             "HUTCH_TEST_SETTINGS", "").split())
         for k, v in {**common, **self.settings}.items():
             argv += ["--set", f"{k}={v}"]
-        self.log = open(os.path.join(self.state, "daemon.log"), "ab")
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log)
+        env = dict(os.environ, **({"HUTCH_DIE_AT": die_at} if die_at else {}))
+        with open(os.path.join(self.state, "daemon.log"), "ab") as log:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, env=env)
         Daemon.running.append(self)
+
+    def start(self):
+        self.launch()
+        return self.await_http()
+
+    def await_http(self):
+        listen = os.path.join(self.state, "listen")
 
         def address():
             if self.process.poll() is not None:
@@ -222,8 +232,6 @@ class Daemon:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"hutchd did not end in {seconds} s")
-        finally:
-            self.log.close()
         return status
 
     def stop(self):
@@ -331,6 +339,22 @@ def cgroups(pid):
     return [p for p in glob.glob(f"/sys/fs/cgroup/**/{pid}-*",
                                  recursive=True)
             if not p.endswith("-daemon")]
+
+
+def links(pid):
+    """Open descriptors by kind; numbers of sockets and files left out."""
+    names = collections.Counter()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            names[re.sub(r"\d+", "N",
+                         os.readlink(f"/proc/{pid}/fd/{fd}"))] += 1
+    return names
+
+
+def files(folder):
+    return sorted(os.path.relpath(os.path.join(at, name), folder)
+                  for at, folders, names in os.walk(folder)
+                  for name in folders + names)
 
 
 def timings(d):

@@ -14,13 +14,12 @@ what else the host does.
 
 test: timeout=900 long-timeout=7200 beside=yes
 """
-import collections
 import os
-import re
 import time
 
-from hutchlib import (Daemon, IS_LONG, STATE, case, cgroups, equal, filled,
-                      main, note, pool, timings, vmms, wait_until)
+from hutchlib import (Daemon, IS_LONG, STATE, case, cgroups, equal, files,
+                      filled, links, main, note, pool, timings, vmms,
+                      wait_until)
 
 SANDBOXES = 2000 if IS_LONG else 120     # 200 take over a minute on two cores
 WAITING = 4
@@ -43,23 +42,6 @@ RUNS = (
 )
 # Those that cost time on a soft host are few.
 EACH = (0,) * 17 + (1, 2, 3)
-
-
-def links(pid):
-    """Open descriptors by kind; numbers of sockets and files left out."""
-    names = collections.Counter()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            names[re.sub(r"\d+", "N", os.readlink(f"/proc/{pid}/fd/{fd}"))] += 1
-        except FileNotFoundError:
-            pass
-    return names
-
-
-def files(folder):
-    return sorted(os.path.relpath(os.path.join(at, name), folder)
-                  for at, folders, names in os.walk(folder)
-                  for name in folders + names)
 
 
 def lines(path):

@@ -13,12 +13,12 @@ import signal
 import threading
 import time
 
-from hutchlib import (FINAL, IS_LONG, Daemon, STATE, case, equal, hutch,
-                      main, new_key, note, wait_until)
+from held import (SHELL, WAIT_S, command, create, delete, destroyed, ended,
+                  hold, resume, resumed, sh, start, stop, stopped)
+from hutchlib import (IS_LONG, Daemon, STATE, case, equal, hutch, main,
+                      new_key, note, wait_until)
 
-WAIT_S = 120
 START_S = 600    # of a second runner, on a slow and busy host
-SHELL = "lbb/shell"
 
 d = Daemon(STATE + "-held", pool_shell=1, pool_max=1, graph_places=5,
            environment_places=10)
@@ -28,62 +28,6 @@ def client(**more):
     if not d.is_alive():
         d.start()
     return d.client(**more)
-
-
-def create(c, key=None, **body):
-    return c.call("POST", "/v1/sandboxes", dict({"template": SHELL}, **body),
-                  key or new_key())
-
-
-def hold(c, **body):
-    """A sandbox that runs."""
-    r = create(c, wait_ms=30000, **body)
-    equal(r.status, 201, r)
-
-    def runs():
-        s = c.sandbox(r.json["id"])
-        return s["status"] != "starting" and s
-
-    s = wait_until(runs, WAIT_S, "it runs")
-    equal(s["status"], "running", s)
-    return s["id"]
-
-
-def start(c, sandbox, *argv, key=None, **more):
-    """POST a command; argv, or run=."""
-    body = dict(more)
-    if argv:
-        body["argv"] = argv
-    return c.call("POST", "/v1/sandboxes/commands", body, key or new_key(),
-                  {"sandbox": sandbox})
-
-
-def command(c, sandbox, *argv, seconds=WAIT_S, **more):
-    """A command and its end: the record."""
-    r = start(c, sandbox, *argv, wait_ms=30000, **more)
-    assert r.status in (200, 202), r
-    return ended(c, r.json["id"], seconds)
-
-
-def ended(c, cmd, seconds=WAIT_S):
-    def final():
-        j = c.command(cmd, wait_ms=10000).json
-        return j["status"] in FINAL and j
-    return wait_until(final, seconds, f"{cmd} ends")
-
-
-def sh(c, sandbox, script, **more):
-    return command(c, sandbox, "bash", "-c", script, **more)
-
-
-def delete(c, sandbox):
-    return c.call("DELETE", "/v1/sandboxes", query={"sandbox": sandbox})
-
-
-def destroyed(c, sandbox):
-    equal(delete(c, sandbox).status, 200)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "destroyed", WAIT_S,
-               "it is destroyed")
 
 
 @case("LBB-61, LBB-20, LBB-22: one is made; its key finds it again")
@@ -367,32 +311,6 @@ def pooled():
     destroyed(c, first)
     destroyed(c, box)
     note("ms: " + ", ".join(f"{k} {v:.0f}" for k, v in times.items()))
-
-
-def stop(c, sandbox):
-    return c.call("POST", "/v1/sandboxes/stop", query={"sandbox": sandbox})
-
-
-def resume(c, sandbox):
-    return c.call("POST", "/v1/sandboxes/resume", query={"sandbox": sandbox})
-
-
-def stopped(c, sandbox):
-    began = time.monotonic()
-    r = stop(c, sandbox)
-    equal(r.status, 200, r)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "stopped", WAIT_S,
-               "it is stopped")
-    note(f"stopped after {time.monotonic() - began:.2f} s")
-
-
-def resumed(c, sandbox):
-    began = time.monotonic()
-    r = resume(c, sandbox)
-    equal(r.status, 200, r)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "running", WAIT_S,
-               "it runs again")
-    note(f"resumed after {time.monotonic() - began:.2f} s")
 
 
 def folder(sandbox):
