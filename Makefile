@@ -68,7 +68,7 @@ $(B)/obj/%.o: %.c $(B)/flags
 	@echo "  CC      $<"
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-BASE_SRCS := $(addprefix api/base/,err.c log.c fd.c bytes.c frame.c)
+BASE_SRCS := $(addprefix api/base/,err.c log.c fd.c bytes.c frame.c fault.c)
 PROGRAMS :=
 UNIT_TESTS :=
 FUZZ_TARGETS :=

@@ -1,6 +1,6 @@
 # Unit tests of api/base (each includes the .c that it tests), and the fuzz
 # target of the frame reader.
-base_tests := err log fd bytes frame list
+base_tests := err log fd bytes frame list fault
 UNIT_TESTS += $(base_tests:%=tests/base/%_test)
 
 $(foreach t,$(base_tests),$(eval $(call program,tests/base/$(t)_test,\

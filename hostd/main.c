@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "config.h"
 #include "engine/engine.h"
+#include "fault.h"
 #include "fd.h"
 #include "http/auth.h"
 #include "http/server.h"
@@ -43,6 +44,7 @@ static const struct route_table *const tables[] = {
 
 struct daemon {
 	struct config config;
+	const char *vmm_die_at; /* NULL = nowhere */
 	struct services services;
 	struct loop_watch signals;
 	struct loop_timer drain, retention, log_summary;
@@ -278,6 +280,7 @@ static int start_vms(struct daemon *d, struct err *e)
 		.uid_base = (uint32_t)c->uid_base,
 		.is_confined = c->is_confined,
 		.has_lane = !strcmp(c->lane, "on"),
+		.vmm_die_at = d->vmm_die_at,
 	};
 	struct engine_config engine = {
 		.graph_places = (uint32_t)c->graph_places,
@@ -375,12 +378,30 @@ static void on_log_summary(struct loop_timer *t)
 	loop_timer_set(d->services.loop, t, LOG_LIMIT_SUMMARY_MS);
 }
 
+/* For tests: HUTCH_DIE_AT of our environment, see api/base/fault.h. */
+static int start_dying(struct daemon *d, struct err *e)
+{
+	const char *at = getenv("HUTCH_DIE_AT");
+	int rc = at ? fault_arm(FAULT_OF_HUTCHD, at, e) : 0;
+
+	if (rc < 0)
+		return err_wrap(e, "HUTCH_DIE_AT");
+	if (!at)
+		return 0;
+	d->vmm_die_at = rc ? NULL : at;
+	log_warn("FOR TESTS: %s dies at %s", rc ? "this daemon" : "hutch-vmm",
+		 at);
+	return 0;
+}
+
 static int start(struct daemon *d, struct err *e)
 {
 	struct services *sv = &d->services;
 	int rc;
 
 	process_prepare();
+	if (start_dying(d, e))
+		return -1;
 	d->signals.fd = process_signals(e);
 	if (d->signals.fd < 0 || start_state(d, e))
 		return -1;

@@ -5,6 +5,7 @@
  * packet is still checked, and one that is wrong gets -EPROTO, not a crash.
  */
 #include "control.h"
+#include "fault.h"
 #include "fd.h"
 #include "guest_proto.h"
 #include "log.h"
@@ -54,13 +55,17 @@ static void reply(struct control *c, const struct request *r, int status,
 
 static void on_pause(struct control *c, struct request *r)
 {
+	fault_point(FAULT_VMM_PAUSE);
 	vm_pause(c->vm);
+	fault_point(FAULT_VMM_PAUSED);
 	reply(c, r, 0, NULL, 0);
 }
 
 static void on_resume(struct control *c, struct request *r)
 {
+	fault_point(FAULT_VMM_RESUME);
 	vm_resume(c->vm);
+	fault_point(FAULT_VMM_RESUMED);
 	reply(c, r, 0, NULL, 0);
 }
 
@@ -96,7 +101,9 @@ static void on_snapshot(struct control *c, struct request *r)
 		reply(c, r, -EINVAL, NULL, 0);
 		return;
 	}
+	fault_point(FAULT_VMM_SAVE);
 	ret = snapshot_save(c->vm, r->fds[0], r->fds[1], &e);
+	fault_point(FAULT_VMM_SAVED);
 	if (ret < 0)
 		log_warn("snapshot: %s", e.text);
 	reply(c, r, ret, e.text, ret < 0 ? strlen(e.text) : 0);
@@ -130,7 +137,9 @@ static void on_lane_run(struct control *c, struct request *r)
 	}
 	if (ret == 1) {
 		trace_lane(c->vm->trace, p.lane, "run", p.total);
+		fault_point(FAULT_VMM_RUN);
 		vm_resume(c->vm);
+		fault_point(FAULT_VMM_RUNNING);
 		ret = 0;
 	}
 	reply(c, r, ret, NULL, 0);
@@ -254,6 +263,8 @@ static void handle_lanes(void *ctx)
 		struct vmm_lane lane = {.lane = n.lane};
 
 		if (n.is_answer)
+			fault_point(FAULT_VMM_ANSWER);
+		if (n.is_answer)
 			tell_answer(c, &n);
 		else
 			(void)send_msg(c, VMM_LANE_READY, 0, 0, &lane,
@@ -294,6 +305,7 @@ static void handle_notices(struct control *c)
 			.since_start_ns = ns - c->start_ns,
 		};
 
+		fault_point(FAULT_VMM_BEGUN);
 		(void)send_msg(c, VMM_STARTED, 0, 0, &s, sizeof(s));
 		/* Not before: STARTED is the first message. */
 		if (c->sock >= 0)

@@ -8,6 +8,7 @@
  */
 #include "confine.h"
 #include "control.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "snapshot/snapshot.h"
@@ -71,6 +72,7 @@ static int load_snapshot(struct err *e)
 
 	if (snapshot_load(&vm, e) < 0)
 		return -1;
+	fault_point(FAULT_VMM_LOADED);
 	fd_close(&opt.state.fd);
 	fd_close(&opt.memory.fd); /* its mappings stay */
 	/* vsock_attach closes what it cannot use (-ENOENT: the guest had no
@@ -84,8 +86,13 @@ static int load_snapshot(struct err *e)
 
 static int set_up(struct err *e)
 {
-	if (options_open(&opt, e) < 0 || confine_process(&opt, e) < 0 ||
-	    vm_create(&vm, &opt, e) < 0)
+	if (options_open(&opt, e) < 0)
+		return -1;
+	fault_point(FAULT_VMM_OPENED);
+	if (confine_process(&opt, e) < 0)
+		return -1;
+	fault_point(FAULT_VMM_CONFINED);
+	if (vm_create(&vm, &opt, e) < 0)
 		return -1;
 	vm.is_log_forwarded = opt.log >= 0;
 	if (opt.is_restore ? load_snapshot(e) < 0 : load_kernel(e) < 0)
@@ -131,6 +138,7 @@ int main(int argc, char **argv)
 		_exit(VMM_WHY_SETUP);
 	}
 	c.channel = opt.channel;
+	fault_point(FAULT_VMM_READY);
 	vm_begin(&vm, now_ns());
 	_exit(control_run(&c));
 }

@@ -1,5 +1,6 @@
 /* Parsing the command line; see options.h.  Opening: options_open.c. */
 #include "options.h"
+#include "fault.h"
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ static const char help[] =
 	"  --sync-io          no io_uring\n"
 	"  --uid U --gid G    ids to run under (with root)\n"
 	"  --no-confine       for tests only: no confinement at all\n"
+	"  --die-at NAME[:halt]   for tests only: end or stop there\n"
 	"  --probe            say which kind of KVM this host has, and end\n"
 	"\n"
 	"Exit status: 0 guest powered off, 1 could not start, 2 guest crashed "
@@ -67,6 +69,7 @@ enum {
 	OPT_UID,
 	OPT_GID,
 	OPT_NO_CONFINE,
+	OPT_DIE_AT,
 	OPT_PROBE,
 	OPT_HELP,
 };
@@ -87,6 +90,7 @@ static const struct option longs[] = {
 	{"uid", required_argument, NULL, OPT_UID},
 	{"gid", required_argument, NULL, OPT_GID},
 	{"no-confine", no_argument, NULL, OPT_NO_CONFINE},
+	{"die-at", required_argument, NULL, OPT_DIE_AT},
 	{"probe", no_argument, NULL, OPT_PROBE},
 	{"help", no_argument, NULL, OPT_HELP},
 	{0},
@@ -230,6 +234,16 @@ static int parse_soft(struct options *o, const char *s, struct err *e)
 	return 0;
 }
 
+static int parse_die_at(const char *s, struct err *e)
+{
+	int r = fault_arm(FAULT_OF_VMM, s, e);
+
+	if (r == 0)
+		return err_set(e, ERR_INVALID_REQUEST, "die-at",
+			       "--die-at '%.64s': it is one of hutchd", s);
+	return r < 0 ? err_wrap(e, "--die-at") : 0;
+}
+
 static int parse_one(struct options *o, int c, char *arg, struct err *e)
 {
 	switch (c) {
@@ -268,6 +282,8 @@ static int parse_one(struct options *o, int c, char *arg, struct err *e)
 	case OPT_NO_CONFINE:
 		o->is_confined = false;
 		return 0;
+	case OPT_DIE_AT:
+		return parse_die_at(arg, e);
 	case OPT_PROBE:
 		o->is_probe = true;
 		return 0;

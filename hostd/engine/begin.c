@@ -17,6 +17,7 @@
  */
 #include "../clock.h"
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include "state.h"
 #include <errno.h>
@@ -161,6 +162,7 @@ static void on_begun(void *ctx, int rc, const struct store_found *f)
 {
 	struct begin *g = ctx;
 
+	fault_point(FAULT_BEGIN_WRITTEN);
 	if (rc)
 		give_up_store(g, rc);
 	else if (f->is_found)
@@ -186,9 +188,11 @@ struct store_begin begin_in_store(const struct begin *g)
 static void write_first(struct begin *g)
 {
 	struct store_begin sb = begin_in_store(g);
-	int rc = store_run_begin(g->box->e->store, &sb, &g->box->rec,
-				 g->cmd ? &g->cmd->rec : NULL, on_begun, g);
+	int rc;
 
+	fault_point(FAULT_BEGIN_WRITE);
+	rc = store_run_begin(g->box->e->store, &sb, &g->box->rec,
+			     g->cmd ? &g->cmd->rec : NULL, on_begun, g);
 	if (rc)
 		give_up_store(g, rc);
 	else

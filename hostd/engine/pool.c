@@ -2,6 +2,7 @@
 #include "pool.h"
 #include "../clock.h"
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,6 +359,7 @@ void pool_reserve(struct box *b)
 		return;
 	b->pooled->box = b;
 	box_rename(b, b->pooled->sandbox);
+	fault_point(FAULT_CLAIM_RESERVED);
 }
 
 void pool_release(struct box *b, bool is_name_free)

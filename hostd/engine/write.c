@@ -13,6 +13,7 @@
  */
 #include "../clock.h"
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -33,6 +34,19 @@ struct write {
 	bool has_end;
 	struct sandbox_rec box_rec;
 	struct command_rec cmd_rec; /* borrows from the command */
+};
+
+/* A sandbox's states, before and after they are durable. */
+static const struct {
+	enum fault write, written;
+} faults[] = {
+	[SBX_STARTING] = {FAULT_WRITE_STARTING, FAULT_WRITTEN_STARTING},
+	[SBX_RUNNING] = {FAULT_WRITE_RUNNING, FAULT_WRITTEN_RUNNING},
+	[SBX_STOPPING] = {FAULT_WRITE_STOPPING, FAULT_WRITTEN_STOPPING},
+	[SBX_STOPPED] = {FAULT_WRITE_STOPPED, FAULT_WRITTEN_STOPPED},
+	[SBX_DESTROYING] = {FAULT_WRITE_DESTROYING, FAULT_WRITTEN_DESTROYING},
+	[SBX_DESTROYED] = {FAULT_NONE, FAULT_WRITTEN_DESTROYED},
+	[SBX_LOST] = {FAULT_NONE, FAULT_NONE},
 };
 
 static bool is_stale(const struct cmd *c)
@@ -108,6 +122,7 @@ static void told(struct write *w)
 	struct cmd *c = w->cmd;
 	bool is_new_end = w->has_end && !c->is_end_durable;
 
+	fault_point(faults[w->box_rec.status].written);
 	b->told = w->box_rec;
 	memcpy(b->told.progress, b->rec.progress,
 	       sizeof(b->told.progress)); /* newer */
@@ -185,6 +200,7 @@ static void write_state(struct box *b, struct cmd *c, bool is_urgent)
 				    .box_rec = b->rec};
 		if (c)
 			w->cmd_rec = c->rec;
+		fault_point(faults[b->rec.status].write);
 		if (is_urgent || with_output)
 			rc = store_update(b->e->store, &b->rec, c ? &rec : NULL,
 					  with_output, on_written, w);

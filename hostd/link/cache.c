@@ -3,6 +3,7 @@
 #include "../clock.h"
 #include "../image/sparse.h"
 #include "bytes.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include <errno.h>
@@ -287,6 +288,7 @@ int cache_making_commit(const struct cache *c, const char *key,
 
 	for (int i = 0; !rc && i < FILE_N; i++)
 		rc = file_seal(c, i, fds[i], list, e);
+	fault_point(FAULT_MAKE_SEALED);
 	if (!rc)
 		rc = meta_write(m->dir_fd, key, list, inputs, seconds, e);
 	json_decref(list);
@@ -296,14 +298,17 @@ int cache_making_commit(const struct cache *c, const char *key,
 		rc = sub_folder(c, "snapshots", &snapshots, e);
 	if (rc)
 		return rc;
+	fault_point(FAULT_MAKE_SYNCED);
 	new_name(key, tmp);
 	snprintf(trash, sizeof(trash), ".old-%s", key);
 	cache_folder_remove(snapshots, trash);
 	if (renameat(snapshots, key, snapshots, trash) && errno != ENOENT)
 		rc = fail(e, -errno, "moving away", key);
-	else if (renameat(snapshots, tmp, snapshots, key))
+	fault_point(FAULT_MAKE_MOVED);
+	if (!rc && renameat(snapshots, tmp, snapshots, key))
 		rc = fail(e, -errno, "naming", key);
-	else if (fsync(snapshots))
+	fault_point(FAULT_MAKE_NAMED);
+	if (!rc && fsync(snapshots))
 		rc = fail(e, -errno, "fsync", "snapshots");
 	cache_folder_remove(snapshots, trash);
 	return rc;

@@ -95,7 +95,9 @@ static int strings_copy(struct link *l, const struct link_config *cfg)
 	l->images_dir = strdup(cfg->images_dir);
 	l->vmm_path = strdup(cfg->vmm_path);
 	l->init_path = strdup(cfg->init_image);
-	return l->state_dir && l->cache_dir && l->images_dir && l->vmm_path &&
+	l->vmm_die_at = cfg->vmm_die_at ? strdup(cfg->vmm_die_at) : NULL;
+	return (!cfg->vmm_die_at || l->vmm_die_at) && l->state_dir &&
+			       l->cache_dir && l->images_dir && l->vmm_path &&
 			       l->init_path
 		       ? 0
 		       : -ENOMEM;
@@ -161,6 +163,7 @@ void link_destroy(struct link *l)
 	free(l->images_dir);
 	free(l->vmm_path);
 	free(l->init_path);
+	free(l->vmm_die_at);
 	free(l);
 }
 

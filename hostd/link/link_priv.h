@@ -41,6 +41,7 @@ struct cgroups {
 struct link {
 	struct loop *loop;
 	char *state_dir, *cache_dir, *vmm_path, *init_path, *images_dir;
+	char *vmm_die_at;	/* NULL = nowhere */
 	int state_fd, cache_fd; /* folders */
 	bool is_confined, is_soft, is_stopping, has_lane;
 	struct link_stats stats;

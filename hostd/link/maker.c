@@ -19,6 +19,7 @@
 #include "../image/sparse.h"
 #include "boot_log.h"
 #include "channel.h"
+#include "fault.h"
 #include "fd.h"
 #include "gp_down.h"
 #include "link_priv.h"
@@ -168,6 +169,7 @@ static void on_hello(void *ctx, const char *kernel, const char *init)
 	struct maker *m = ctx;
 	int rc;
 
+	fault_point(FAULT_MAKE_BOOTED);
 	log_info("template=%s kernel=\"%s\" init=\"%s\"", m->t->shape.base,
 		 log_quoted(kernel, strlen(kernel)).s,
 		 log_quoted(init, strlen(init)).s);
@@ -273,9 +275,11 @@ static void on_reply(void *ctx, enum vmm_type type, int status,
 		maker_fail(m, "the VMM refused: %s: %s", strerror(-status),
 			   log_text(body, len).s);
 	} else if (type == VMM_PAUSE && m->phase == MK_PAUSE) {
+		fault_point(FAULT_MAKE_PAUSED);
 		maker_phase(m, MK_SNAPSHOT, m->link->times.snapshot_ms);
 		ask(m, VMM_SNAPSHOT, fds, 2);
 	} else if (type == VMM_SNAPSHOT && m->phase == MK_SNAPSHOT) {
+		fault_point(FAULT_MAKE_SAVED);
 		maker_phase(m, MK_QUIT, 0);
 		vmm_kill(m->vmm);
 	}
@@ -300,6 +304,7 @@ static void on_gone(void *ctx, const struct vmm_end *end)
 {
 	struct maker *m = ctx;
 
+	fault_point(FAULT_MAKE_QUIT);
 	m->vmm = NULL;
 	loop_timer_stop(m->link->loop, &m->deadline);
 	boot_log_drain(&m->log); /* its last words */
@@ -386,6 +391,7 @@ static void disk_run(struct job *j)
 			strerror(-rc));
 		return;
 	}
+	fault_point(FAULT_MAKE_DISK);
 	m->has_failed = false;
 }
 

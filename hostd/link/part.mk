@@ -42,7 +42,7 @@ $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
 	-lcbor))
 
 UNIT_TESTS += $(addprefix tests/hostd/,vm_test vm_pool_test vm_lane_test \
-	vm_bell_test vm_stop_test vm_snapshot_test maker_test)
+	vm_bell_test vm_stop_test vm_snapshot_test maker_test maker_die_test)
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
 	hostd/link/hostile_lane.c $(BASE_SRCS)))
 $(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot,$(eval $(call program,tests/hostd/$(t)_test,\
@@ -54,6 +54,9 @@ $(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot,$(eval $(call program
 $(eval $(call program,tests/hostd/maker_test,hostd/link/maker_test.c \
 	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka -Wl$(,)--wrap=json_load_file))
+$(eval $(call program,tests/hostd/maker_die_test,hostd/link/maker_die_test.c \
+	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
+	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(addprefix $(B)/tests/hostd/,vm_test vm_pool_test vm_lane_test vm_bell_test \
-	vm_stop_test vm_snapshot_test maker_test): | \
+	vm_stop_test vm_snapshot_test maker_test maker_die_test): | \
 	$(B)/tests/hostd/hostile_vmm

@@ -28,6 +28,7 @@ struct link_config {
 	uint32_t uid_base;	/* first of LINK_UIDS uids for VMMs */
 	bool is_confined;
 	bool has_lane; /* VMs that wait are given runs by the express lane */
+	const char *vmm_die_at; /* NULL, or for every VMM (api/base/fault.h) */
 };
 #define LINK_UIDS 1000
 

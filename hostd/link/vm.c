@@ -19,6 +19,7 @@
  * that lets one pass is not trusted any more: its VM ends.
  */
 #include "../clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "vm_priv.h"
@@ -279,6 +280,7 @@ static void on_bound(void *ctx, const char *error)
 		       "the guest cannot take its identity: %.180s", error);
 		return;
 	}
+	fault_point(FAULT_START_BOUND);
 	log_info("%s vm=bound after_us=%lld", vm->spec.sandbox,
 		 (long long)(clock_mono_us() - vm->created_us));
 	was_lane = vm->lane.is_bind;
@@ -363,6 +365,7 @@ static void on_vmm_started(void *ctx, const struct vmm_started *s)
 {
 	struct vm *vm = ctx;
 
+	fault_point(FAULT_START_STARTED);
 	vm->ready_us = clock_mono_us();
 	vm->lane.n = s->n_lanes;
 	log_debug("%s vm=started pid=%d since_start_us=%llu", vm->spec.sandbox,

@@ -20,6 +20,7 @@
  * was given the session lets no frame through.
  */
 #include "../clock.h"
+#include "fault.h"
 #include "lane.h"
 #include "vm_priv.h"
 #include <errno.h>
@@ -52,6 +53,7 @@ static void by_channel(struct vm *vm)
 	if (vm->state == VM_BELL)
 		vm->state = VM_RUNNING;
 	channel_flush(&vm->channel);
+	fault_point(FAULT_START_GIVEN);
 }
 
 void vm_bell_none(struct vm *vm)
@@ -124,6 +126,7 @@ void vm_bell_run(struct vm *vm, const struct lane_said *said)
 	rc = bind_before(vm);
 	if (!rc)
 		rc = vm_lane_give(vm, cmd);
+	fault_point(FAULT_START_GIVEN);
 	if (rc)
 		not_heard(vm, rc);
 }
@@ -149,6 +152,7 @@ void vm_bell_pooled(struct vm *vm, const struct lane_said *said)
 	if (!rc)
 		rc = vmm_lane_run(vm->vmm, &l, bind.data, bind.len);
 	bytes_finish_secret(&bind);
+	fault_point(FAULT_START_GIVEN);
 	vm->state = VM_BINDING;
 	if (rc)
 		not_heard(vm, rc);

@@ -30,6 +30,7 @@
  * OPEN on, whether STARTED is to come by the lane or by the channel.
  */
 #include "../clock.h"
+#include "fault.h"
 #include "gp_down.h"
 #include "lane.h"
 #include "log.h"
@@ -262,6 +263,7 @@ static void run_taken(struct vm *vm, const struct lane_said *said)
 	int64_t after_ms = LANE_ADOPT_MS;
 
 	(void)said;
+	fault_point(FAULT_CLAIM_RESUMED);
 	if (c && c->timeout_ms && c->timeout_ms < LANE_ADOPT_MS)
 		after_ms = c->timeout_ms;
 	if (request_drop(vm)) {

@@ -21,6 +21,7 @@
  * else.
  */
 #include "../clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "vm_priv.h"
@@ -42,12 +43,14 @@ void vm_pooled_pause(struct vm *vm)
 /* By the channel.  The deadline of BOUND serves for the pause, too. */
 void vm_pooled_bound(struct vm *vm)
 {
+	fault_point(FAULT_POOL_BOUND);
 	vm->session.state = SES_PREPARED;
 	vm_pooled_pause(vm);
 }
 
 void vm_pooled_waits(struct vm *vm)
 {
+	fault_point(FAULT_POOL_PAUSED);
 	vm->state = VM_POOLED;
 	vm->bind_deadline_ms = 0;
 	vm_timer_arm(vm);
@@ -104,6 +107,7 @@ int vm_claim(struct vm *vm, const struct vm_ops *ops, void *ctx)
 	vm->words_deadline_ms = 0;
 	loop_timer_stop(vm->link->loop, &vm->timer);
 	vm_start_post(vm);
+	fault_point(FAULT_CLAIM_TAKEN);
 	return 0;
 }
 
@@ -163,6 +167,7 @@ void vm_pooled_resume(struct vm *vm)
 	rc = vm->lane.is_ready && vm_lane_takes(vm)
 		     ? vm_lane_give(vm, vm_lane_command(vm))
 		     : vmm_ask(vm->vmm, VMM_RESUME, NULL, 0);
+	fault_point(FAULT_CLAIM_GIVEN);
 	if (rc)
 		vm_pooled_instead(vm);
 }
@@ -170,6 +175,7 @@ void vm_pooled_resume(struct vm *vm)
 /* It runs: from here on it is as any other VM that is bound. */
 static void resumed(struct vm *vm)
 {
+	fault_point(FAULT_CLAIM_RESUMED);
 	vm->is_claimed = false;
 	vm->state = VM_RUNNING;
 	vm->session.state = SES_BOUND;

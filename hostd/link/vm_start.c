@@ -2,6 +2,7 @@
 #include "../clock.h"
 #include "../image/disk.h"
 #include "../image/sparse.h"
+#include "fault.h"
 #include "fd.h"
 #include "gp_down.h"
 #include "vm_priv.h"
@@ -159,8 +160,10 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	a.root_fd = fds.root;
 	a.disk_fd = disk_fd;
 	a.channel_fd = peer;
+	fault_point(FAULT_START_DISK);
 	if (vmm_start(&vm->vmm, vm->link, &a, ops, vm, e))
 		return -1;
+	fault_point(FAULT_START_SPAWNED);
 	vm->disk_fd = fd_take(&disk_fd);
 	return 0;
 }

@@ -19,6 +19,7 @@
  */
 #include "../clock.h"
 #include "../image/sparse.h"
+#include "fault.h"
 #include "fd.h"
 #include "gp_down.h"
 #include "log.h"
@@ -183,6 +184,7 @@ void vm_stopped_used(struct vm *vm)
 	    unlinkat(folder, names[0], 0) || unlinkat(folder, names[1], 0))
 		log_warn("%s cannot remove the memory that it went on from: %s",
 			 vm->spec.sandbox, strerror(errno));
+	fault_point(FAULT_RESUME_USED);
 }
 
 /* ---- ends of a stop --------------------------------------------------- */
@@ -266,6 +268,7 @@ int vm_stop(struct vm *vm)
 	vm->session.has_ping = true;
 	phase(vm, VM_PINGED, vm->link->times.start_ms);
 	channel_flush(&vm->channel);
+	fault_point(FAULT_STOP_ASKED);
 	return 0;
 }
 
@@ -275,6 +278,7 @@ void vm_stop_ponged(struct vm *vm)
 
 	if (vm->state != VM_PINGED)
 		return;
+	fault_point(FAULT_STOP_PONGED);
 	phase(vm, VM_PAUSING, vm->link->times.snapshot_ms);
 	rc = vmm_ask(vm->vmm, VMM_PAUSE, NULL, 0);
 	if (rc)
@@ -308,7 +312,9 @@ static int save(struct vm *vm)
 		return rc;
 	fds[0] = s->state;
 	fds[1] = s->mem;
-	return vmm_ask(vm->vmm, VMM_SNAPSHOT, fds, 2);
+	rc = vmm_ask(vm->vmm, VMM_SNAPSHOT, fds, 2);
+	fault_point(FAULT_STOP_FILES);
+	return rc;
 }
 
 /* It had no name until now, or it has the right one already. */
@@ -340,9 +346,11 @@ static void keep_run(struct job *j)
 	struct saving *s = container_of(j, struct saving, job);
 
 	s->rc = disk_name(s);
+	fault_point(FAULT_STOP_NAMED);
 	if (!s->rc && (fsync(s->state) || fsync(s->mem) || fsync(s->disk) ||
 		       fsync(s->folder)))
 		s->rc = -errno;
+	fault_point(FAULT_STOP_SYNCED);
 }
 
 static void keep_done(struct job *j)
@@ -363,6 +371,7 @@ static void keep_done(struct job *j)
 	vm->saving = NULL;
 	saving_free(s);
 	log_info("%s vm=stopped", vm->spec.sandbox);
+	fault_point(FAULT_STOP_KEPT);
 	vm->state = VM_RUNNING;
 	vm->ops->stopped(vm->ctx, NULL);
 }
@@ -387,11 +396,13 @@ void vm_stop_replied(struct vm *vm, enum vmm_type type, int status)
 			failed(vm, "it cannot be paused", status);
 			return;
 		}
+		fault_point(FAULT_STOP_PAUSED);
 		phase(vm, VM_SAVING, vm->link->times.snapshot_ms);
 		rc = save(vm);
 		if (rc)
 			failed(vm, "its memory cannot be written", rc);
 	} else if (type == VMM_SNAPSHOT && vm->state == VM_SAVING) {
+		fault_point(FAULT_STOP_SAVED);
 		if (status)
 			failed(vm, "its memory cannot be written", status);
 		else

@@ -100,6 +100,10 @@ static void args_fill(struct command_line *c, const struct link *l,
 		arg(c, "--log");
 		arg(c, "fd:%d", child_fd(c, a->boot_log_fd));
 	}
+	if (l->vmm_die_at) {
+		arg(c, "--die-at");
+		arg(c, "%s", l->vmm_die_at);
+	}
 	if (!l->is_confined) {
 		arg(c, "--no-confine");
 	} else if (geteuid() == 0) { /* only root can change ids */

@@ -1,5 +1,6 @@
 /* See memfile.h. */
 #include "memfile.h"
+#include "fault.h"
 #include "fd.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -57,6 +58,7 @@ static int end_run(struct writer *w)
 		r = fd_pwrite_all(w->fd, w->m->host + w->run, w->run_len,
 				  (off_t)w->run);
 		w->data_bytes += w->run_len;
+		fault_point(FAULT_VMM_SAVE_MEMORY);
 	}
 	w->run_len = 0;
 	return r;

@@ -1,6 +1,7 @@
 /* See snapshot.h. */
 #include "snapshot.h"
 #include "../vm.h"
+#include "fault.h"
 #include "memfile.h"
 #include "state.h"
 #include <errno.h>
@@ -51,6 +52,7 @@ static int save_all(struct vm *vm, int state_fd, int mem_fd, struct vm_state *s,
 	s->clock_ns = clock.clock;
 	r = memfile_write(&vm->mem, vm->pagemap, mem_fd, vm->over, vm->n_over,
 			  s, e);
+	fault_point(FAULT_VMM_SAVE_STATE);
 	return r < 0 ? r : state_write(state_fd, s, e);
 }
 
@@ -132,6 +134,7 @@ int snapshot_open(struct vm *vm, int state_fd, int mem_fd, bool is_verified,
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	vm->n_over = vm->state->n_extents;
 	memcpy(vm->over, vm->state->extent, vm->n_over * sizeof(vm->over[0]));
+	fault_point(FAULT_VMM_MAPPED);
 	return 0;
 }
 
