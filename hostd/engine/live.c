@@ -64,6 +64,7 @@ void box_end(struct box *b, enum end_reason why, const char *text, bool is_lost)
 {
 	int64_t now = clock_wall_ms();
 
+	b->is_resuming = false; /* who waits for that has waited enough */
 	cmds_end(b, is_lost ? CMD_EV_LOSE : CMD_EV_CANCEL, why, text, now);
 	sandbox_set(&b->rec, is_lost ? SBX_EV_GONE : SBX_EV_DESTROY, why, text,
 		    now);
