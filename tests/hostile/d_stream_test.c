@@ -410,6 +410,33 @@ static void tx_interrupts_are_few(void **state)
 	close(fd);
 }
 
+/* A packet of which the socket takes a part: the rest follows as soon as
+ * somebody reads, and not with the guest's next packet. */
+static void the_socket_takes_a_part(void **state)
+{
+	static uint8_t data[60000], out[65536];
+	int fd = channel_connect(&ch, 9, 1024);
+	uint64_t before = channel_stats(&ch).tx_bytes, took = 0;
+	size_t sent = 0, got = 0;
+	ssize_t r;
+
+	(void)state;
+	while (took == sent) {
+		send_data(&ch, 9, 1024, 0, data, sizeof(data));
+		sent += sizeof(data);
+		took = channel_stats(&ch).tx_bytes - before;
+	}
+	assert_int_not_equal(took % sizeof(data), 0);
+	for (int i = 0; i < 100 && got < sent; i++) {
+		while ((r = recv(fd, out, sizeof(out), MSG_DONTWAIT)) > 0)
+			got += (size_t)r;
+		guest_run(g);
+	}
+	assert_int_equal(got, sent);
+	channel_close(&ch, 9, 1024);
+	close(fd);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int main(void)
@@ -419,7 +446,7 @@ int main(void)
 		CASE(d18_receive_buffers_tiny), CASE(d20_half_close),
 		CASE(d21_reset_mid_transfer),	CASE(d22_port_reused_at_once),
 		CASE(d24_table_full),		CASE(d27_hold_and_reset),
-		CASE(tx_interrupts_are_few),
+		CASE(tx_interrupts_are_few),	CASE(the_socket_takes_a_part),
 	};
 	int failed = cmocka_run_group_tests_name("ppoll", tests, NULL, NULL);
 

@@ -341,6 +341,9 @@ void conn_deliver(struct conn *c, const struct vq_chain *chain, uint32_t len)
 			conn_gone(c);
 			return;
 		}
+		/* Not all: it is full, and the rest waits for POLLOUT. */
+		if ((uint32_t)sent < len)
+			c->is_writable = false;
 		forwarded(c, (uint32_t)sent);
 	}
 	len -= (uint32_t)sent;
