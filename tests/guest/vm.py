@@ -100,10 +100,11 @@ class Command:
 
 class VM:
     """restore: a folder with state, mem and disk of a template's snapshot,
-    as hutchd keeps them; the guest is then past READY."""
+    as hutchd keeps them; the guest is then past READY.  channel_bytes: what
+    the channel holds before the VMM has to wait."""
 
     def __init__(self, template, mem=512, vcpus=1, verbose=False, disk=True,
-                 extra=(), kernel=None, restore=None):
+                 extra=(), kernel=None, restore=None, channel_bytes=None):
         self.verbose = verbose
         self.dir = tempfile.mkdtemp(prefix="hutch-guest-test-")
         self.log = b""
@@ -118,12 +119,8 @@ class VM:
         self.next_cmd = 0
         self.lane_readies = self.lane_answers = 0
         self.lane_part = b""
+        self.channel_bytes = channel_bytes
         self.t0 = time.monotonic()
-        self.control, control = socket.socketpair(
-            socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel, channel = socket.socketpair(
-            socket.AF_UNIX, socket.SOCK_STREAM)
-        self.log_fd, log_fd = os.pipe()
         disks = ["--disk", os.environ.get("HUTCH_INIT",
                 os.path.join(BUILD, "guest/init.erofs")) + ",ro",
                  "--disk", os.path.join(BUILD, "images",
@@ -141,14 +138,26 @@ class VM:
         if restore:
             start = ["--restore", f"state={restore}/state,mem={restore}/mem"]
             self.hello = self.ready = {1: True}
+        self.argv = ["--mem", str(mem), "--vcpus", str(vcpus), *disks, *extra]
+        if "--uid" not in extra and "--no-confine" not in extra:
+            self.argv.append("--no-confine")
+        self.spawn(start)
+
+    def spawn(self, start):
+        """A process, and our ends of what it speaks on."""
+        self.control, control = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel, channel = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_STREAM)
+        if self.channel_bytes:
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF,
+                               self.channel_bytes)
+        self.log_fd, log_fd = os.pipe()
         argv = [os.environ.get("HUTCH_VMM",
                                os.path.join(BUILD, "hutch-vmm")), *start,
-                "--mem", str(mem), "--vcpus", str(vcpus), *disks,
-                "--control", f"fd:{control.fileno()}",
+                *self.argv, "--control", f"fd:{control.fileno()}",
                 "--channel", f"fd:{channel.fileno()}",
-                "--log", f"fd:{log_fd}", *extra]
-        if "--uid" not in argv and "--no-confine" not in argv:
-            argv.append("--no-confine")
+                "--log", f"fd:{log_fd}"]
         self.proc = subprocess.Popen(
             argv, pass_fds=[control.fileno(), channel.fileno(), log_fd],
             stdin=subprocess.DEVNULL)
@@ -226,13 +235,17 @@ class VM:
             if not data:
                 raise GuestError("the channel closed; last log:\n" +
                                  self.log[-2000:].decode("utf-8", "replace"))
-            self.buf += data
-            while len(self.buf) >= 16:
-                n, kind, _, cmd = cbor.FRAME.unpack_from(self.buf)
-                if len(self.buf) < 16 + n:
-                    break
-                body, self.buf = self.buf[16:16 + n], self.buf[16 + n:]
-                self.on_frame(kind, cmd, body)
+            self.feed(data)
+
+    def feed(self, data):
+        """Bytes of the channel: whole frames are taken, a rest is kept."""
+        self.buf += data
+        while len(self.buf) >= 16:
+            n, kind, _, cmd = cbor.FRAME.unpack_from(self.buf)
+            if len(self.buf) < 16 + n:
+                break
+            body, self.buf = self.buf[16:16 + n], self.buf[16 + n:]
+            self.on_frame(kind, cmd, body)
 
     def on_control(self, data):
         """An event: only the guest's wish for a connection needs an answer,
@@ -488,6 +501,20 @@ class VM:
         if os.path.exists(self.dir + "/disk"):
             subprocess.run(["cp", "--sparse=always", self.dir + "/disk",
                             folder + "/disk"], check=True)
+
+    def go_on(self, folder):
+        """What save() left, in another process; the session goes on where it
+        was.  Nothing that we sent may be on its way."""
+        self.proc.kill()
+        self.proc.wait()
+        self.channel.settimeout(60)     # its ring lets go of it later
+        for data in iter(lambda: self.channel.recv(1 << 20), b""):
+            self.feed(data)     # sent before the pause
+        self.control.close()
+        self.channel.close()
+        os.close(self.log_fd)
+        os.rename(folder + "/disk", self.dir + "/disk")
+        self.spawn(["--restore", f"state={folder}/state,mem={folder}/mem"])
 
     def poweroff(self, timeout=60):
         self.send(POWEROFF)

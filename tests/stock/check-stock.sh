@@ -3,8 +3,9 @@
 #
 # Inside one L1 boot: kind of KVM, a tiny guest, the vector test on one and two
 # vCPUs, cold boot of each template, its snapshot, restored runs, and that the
-# kernel's paravirtual XSAVE is inert (no exit of that kind in any VM).  One
-# TAP line a check.
+# kernel's paravirtual XSAVE is inert (no exit of that kind in any VM); and a
+# sandbox under load that is stopped and resumed again and again.  One TAP line a
+# check.
 # Usage: check-stock.sh [TEMPLATE...], default lbb/shell lbb/python lbb/node.
 # test: timeout=1320 beside=yes
 set -euo pipefail
@@ -16,7 +17,7 @@ templates=("$@")
 payload=$(mktemp -d)
 trap 'rm -rf "$payload"' EXIT
 
-for need in qemu-system-x86_64 cpio mke2fs mkfs.erofs busybox; do
+for need in qemu-system-x86_64 cpio mke2fs e2fsck debugfs mkfs.erofs busybox; do
 	command -v "$need" >/dev/null || {
 		echo "1..0 # SKIP $need is not installed (make deps)"
 		exit 77
@@ -44,7 +45,9 @@ mkdir -p "$payload"/usr/{bin,lib} "$payload"/images "$payload"/guest
 for program in hutch-vmm hutchd hutch; do
 	add_program "$build/$program"
 done
-add_program "$(command -v mke2fs)"
+for program in mke2fs e2fsck debugfs cp; do
+	add_program "$(command -v "$program")"
+done
 mkdir -p "$payload/usr/sbin" "$payload/sbin"
 cp "$payload/usr/bin/mke2fs" "$payload/usr/sbin/"
 cp "$payload/usr/bin/mke2fs" "$payload/sbin/"
@@ -77,11 +80,14 @@ for name, entry in have.items():
 json.dump(out, open(os.path.join(sys.argv[2], "images.json"), "w"))
 PY
 cp "$here/payload.sh" "$payload/payload.sh"
-cp "$here/code/"* "$payload/guest/"
+cp "$here/code/"* "$here/../system/fixtures/load.sh" "$payload/guest/"
 printf '%s\n' "${templates[@]}" >"$payload/templates"
 vectest_seconds=10
 [ "${HUTCH_LONG-}" != 1 ] || vectest_seconds=60
 echo "$vectest_seconds" >"$payload/vectest-seconds"
+load_rounds=4
+[ "${HUTCH_LONG-}" != 1 ] || load_rounds=20
+echo "$load_rounds" >"$payload/load-rounds"
 
 echo "# booting it"
 "$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-1200}"

@@ -7,6 +7,7 @@
 set -o pipefail
 PVX_PORT=1296 # HUTCH_PORT_PVX of api/guest_abi.h, as the trace writes it
 VECTEST_SECONDS=$(cat /vectest-seconds)
+LOAD_ROUNDS=$(cat /load-rounds)
 traces=/tmp/trace
 n=0
 bad=0
@@ -153,6 +154,96 @@ snapshot() {
 	[ "$(echo "$out" | tr '\n' ' ')" = "kept $(echo "$kid" | tr _ -) there " ]
 }
 
+in_box() { hutch sandbox exec "$box" "$@"; }
+
+# Lines of a stream: numbered from 0, each once, to the end.
+lines_right() {
+	awk '{ if ($2 "" != NR - 1 "" && !($2 == "end" && $3 "" == NR - 1 ""))
+			bad = 1
+		last = $2 }
+		END { exit bad || last != "end" }' "$1"
+}
+
+# blocks_right N FILE: as load.sh makes them.  Words, not numbers, are compared:
+# busybox takes leading zeros for octal.
+blocks_right() {
+	awk -v n="$1" '{ x = NR; sum = 0; words = all = ""
+			for (k = 0; k < 16; k++) {
+				x = x * 16807 % 2147483647
+				sum = (sum + x) % 2147483647
+				words = words sprintf("%010d", x)
+			}
+			for (k = 0; k < 25; k++)
+				all = all words
+			if ($1 " " $2 " " $3 != sprintf("%010d %010d ", NR - 1,
+					sum) all)
+				bad = 1 }
+		END { exit bad || NR != n }' "$2"
+}
+
+# Of the stopped sandbox: its journal replayed, nothing to mend.
+disk_clean() {
+	/usr/bin/cp --sparse=always "/tmp/state/stopped/$box/disk" /tmp/copy &&
+		/usr/bin/e2fsck -E journal_only -y /tmp/copy >/tmp/fsck 2>&1
+	[ $? -le 1 ] && /usr/bin/e2fsck -fn /tmp/copy >>/tmp/fsck 2>&1 && return 0
+	say </tmp/fsck
+	return 1
+}
+
+goes_on() { # its last stream and its blocks grow
+	now=$(in_box bash -c 'wc -c <s7; wc -c <blocks' | tr '\n' ' ')
+	echo "$was$now" | awk '{ exit !($3 > $1 && $4 > $2) }'
+}
+
+# A sandbox that writes, says and computes, stopped and resumed again and again.
+load() {
+	box=$(hutch sandbox create --template lbb/shell) &&
+		in_box bash -c "$(cat /guest/load.sh)" load all || return 1
+	was="0 0 "
+	i=0
+	while [ $i -lt "$LOAD_ROUNDS" ]; do
+		t=$(up)
+		hutch sandbox stop "$box" && disk_clean &&
+			hutch sandbox resume "$box"
+		[ $? = 0 ] || return 1
+		k=0
+		while ! goes_on; do
+			k=$((k + 1))
+			[ $k -lt 20 ] || return 1
+		done
+		echo "# round $i: $t to $(up) s of L1 time: $was-> $now"
+		was=$now
+		i=$((i + 1))
+	done
+	in_box touch /tmp/end
+	k=0
+	while ! in_box bash -c '[ -s n_blocks ] && [ -s busy ]'; do
+		k=$((k + 1))
+		[ $k -lt 20 ] || return 1
+		usleep 500000
+	done
+	blocks=$(in_box cat n_blocks)
+	in_box sync && hutch sandbox stop "$box" && disk_clean
+	[ $? = 0 ] || return 1
+	for k in 0 1 2 3 4 5 6 7; do
+		/usr/bin/debugfs -R "dump /workspace/s$k /tmp/s" /tmp/copy 2>/tmp/load.log
+		lines_right /tmp/s || {
+			echo "stream $k: $(tail -n 1 /tmp/s)" | say
+			return 1
+		}
+	done
+	/usr/bin/debugfs -R "dump /workspace/blocks /tmp/blocks" /tmp/copy 2>/tmp/load.log
+	blocks_right "$blocks" /tmp/blocks
+	status=$?
+	echo "# $blocks blocks, $(wc -c </tmp/blocks) bytes;" \
+		"the last stream has $(wc -l </tmp/s) lines"
+	hutch sandbox rm "$box"
+	rm -f /tmp/copy /tmp/blocks /tmp/s
+	return $status
+}
+
+load_said() { load 2>&1 | sed 's/^[^#]/# &/'; }
+
 # Of every VM so far: cold boots, snapshots, restored runs, the vector test.
 patch_is_inert() {
 	vms=$(ls $traces | wc -l)
@@ -192,6 +283,9 @@ while read -r t; do
 	[ "$t" != lbb/python ] || check held_runs_again held_runs
 	[ "$t" != lbb/shell ] || check copied_while_it_runs snapshot
 done </templates
+if grep -qx lbb/shell /templates; then
+	check "load_stopped_and_resumed_${LOAD_ROUNDS}_times" load_said
+fi
 kill $daemon
 wait $daemon
 check patch_is_inert patch_is_inert
