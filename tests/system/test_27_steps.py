@@ -177,6 +177,15 @@ class Resume(Flow):
 
 
 class Delete(Resume):
+    """Of a stopped one, which is destroyed at once."""
+
+    def act(self):
+        delete(self.c, self.box)
+
+
+class End(Stop):
+    """Of one that runs: its VM ends first."""
+
     def act(self):
         delete(self.c, self.box)
 
@@ -320,8 +329,8 @@ ROWS = (
     (Lane, "claim.taken", "lost", "succeeded"),
     (Lane, "claim.given", "lost", "lost|succeeded"),
     (Lane, "claim.resumed", "lost", "lost|succeeded"),
-    (Delete, "write.destroying", "stopped", ""),
-    (Delete, "written.destroying", "destroyed", ""),
+    (End, "write.destroying", "lost", ""),
+    (End, "written.destroying", "destroyed", ""),
     (Delete, "written.destroyed", "destroyed", ""),
 )
 

@@ -16,7 +16,9 @@ static const char help[] =
 	"  database   records, output of commands\n"
 	"  logs       of a daemon that logs into its state folder\n"
 	"  other      keys, sockets, the folder itself\n\n"
-	"All but templates and disks is what du says of the state folder.\n";
+	"All but templates and disks is what du says of the state folder.\n\n"
+	"  hutch df\n"
+	"  hutch df --json | jq '.kinds[] | [.kind, .bytes]'\n";
 
 static unsigned long long mib_up(int64_t bytes)
 {
