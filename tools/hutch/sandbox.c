@@ -325,7 +325,9 @@ static int run_file(struct verb *v, struct err *e)
 			 (unsigned long long)v->timeout_s);
 		s.timeout = timeout;
 	}
-	rc = source_body(&s, WAIT_MS, &j.buf, e);
+	/* Told at once: what waits for its runner can be cancelled by its id.
+	 */
+	rc = source_body(&s, 0, &j.buf, e);
 	if (!rc)
 		rc = start_and_follow(v, &j, e);
 	json_out_finish(&j);
