@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static int set_state(struct cli *c, const char *dir, const char *rest,
@@ -365,4 +366,22 @@ int cli_usage(const struct cli *c, const char *command, const struct err *e)
 		command ? " " : "", command ? command : "", e->text,
 		command ? command : "help", command ? " --help" : "");
 	return CLI_EXIT_USAGE;
+}
+
+int cli_key_make(const char **key, char dst[CLI_KEY_BYTES], const char *verb,
+		 struct err *e)
+{
+	uint8_t random[16];
+	int len;
+
+	if (*key)
+		return 0;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
+			       strerror(errno));
+	len = snprintf(dst, CLI_KEY_BYTES, "hutch.%s:", verb);
+	for (size_t i = 0; i < sizeof(random); i++)
+		len += snprintf(dst + len, 3, "%02x", random[i]);
+	*key = dst;
+	return 0;
 }

@@ -78,6 +78,12 @@ int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
 int cli_path(const struct cli *c, struct bytes *out, const char *path, ...)
 	__attribute__((sentinel));
 
+#define CLI_KEY_BYTES 64
+/* An idempotency key of our own, "hutch.VERB:" and 128 random bits, unless the
+ * user gave one: *key is the user's, or `dst`.  0 or -1 with `e`. */
+int cli_key_make(const char **key, char dst[CLI_KEY_BYTES], const char *verb,
+		 struct err *e);
+
 /* A member as text, as a number; `otherwise` when absent or another type.
  * Text is cut to fit and never has control bytes. */
 const char *answer_text(struct json_span v, const char *path, char *dst,

@@ -13,10 +13,8 @@
 #include "output.h"
 #include "progress.h"
 #include "source.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define FIRST_WAIT_MS 1000
@@ -30,7 +28,8 @@ struct run {
 	struct cli *c;
 	struct source source;
 	const char *key;
-	char made_key[48], sandbox[ID_MAX], command[ID_MAX], status[32];
+	char made_key[CLI_KEY_BYTES], sandbox[ID_MAX], command[ID_MAX],
+		status[32];
 	struct progress progress;
 	struct pump out, err;
 	struct answer last; /* of the command, or of the call */
@@ -310,22 +309,6 @@ static void print_end(const struct run *r)
 		      stderr);
 }
 
-static int make_key(struct run *r, struct err *e)
-{
-	uint8_t random[16];
-
-	if (r->key)
-		return 0;
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
-			       strerror(errno));
-	snprintf(r->made_key, sizeof(r->made_key), "hutch.run:");
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(r->made_key + 10 + 2 * i, 3, "%02x", random[i]);
-	r->key = r->made_key;
-	return 0;
-}
-
 static int run(struct run *r)
 {
 	_cleanup_bytes_ struct bytes body = {0};
@@ -337,7 +320,8 @@ static int run(struct run *r)
 	progress_init(&r->progress);
 	/* What the command line has wrong is said before a daemon starts. */
 	if (source_body(&r->source, FIRST_WAIT_MS, &body, &e) ||
-	    make_key(r, &e) || cli_open(r->c, CLI_FOR_RUN, &e))
+	    cli_key_make(&r->key, r->made_key, "run", &e) ||
+	    cli_open(r->c, CLI_FOR_RUN, &e))
 		return cli_fail(r->c, &e);
 	if (start(r, &body, &e)) {
 		progress_clear(&r->progress);

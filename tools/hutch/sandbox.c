@@ -12,18 +12,14 @@
 #include "outcome.h"
 #include "output.h"
 #include "source.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#define WAIT_MS	   30000
-#define SLICE_MS   "500"
-#define MS_PER_S   1000
-#define KEY_BYTES  64
-#define ID_BYTES   64
-#define NAME_BYTES 16
+#define WAIT_MS	 30000
+#define SLICE_MS "500"
+#define MS_PER_S 1000
+#define ID_BYTES 64
 
 static const char help[] =
 	"usage: hutch sandbox create [OPTIONS]\n"
@@ -59,7 +55,7 @@ struct verb {
 	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
 	struct opt_list env;
 	struct args args;
-	char made_key[KEY_BYTES];
+	char made_key[CLI_KEY_BYTES];
 };
 
 static int no_memory(struct err *e)
@@ -68,23 +64,6 @@ static int no_memory(struct err *e)
 }
 
 /* ---- bodies ------------------------------------------------------------- */
-
-static int key_make(struct verb *v, struct err *e)
-{
-	uint8_t random[NAME_BYTES];
-	int len;
-
-	if (v->key)
-		return 0;
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
-			       strerror(errno));
-	len = snprintf(v->made_key, sizeof(v->made_key), "hutch.sandbox:");
-	for (size_t i = 0; i < sizeof(random); i++)
-		len += snprintf(v->made_key + len, 3, "%02x", random[i]);
-	v->key = v->made_key;
-	return 0;
-}
 
 static void put_number(struct json_out *j, const char *name, uint64_t n)
 {
@@ -382,7 +361,8 @@ static int run(struct verb *v, size_t i)
 	struct err e = {0};
 	int rc;
 
-	if (key_make(v, &e) || cli_open(v->c, CLI_FOR_RECORDS, &e))
+	if (cli_key_make(&v->key, v->made_key, "sandbox", &e) ||
+	    cli_open(v->c, CLI_FOR_RECORDS, &e))
 		return cli_fail(v->c, &e);
 	if (v->c->is_daemon_ours)
 		rc = err_set(&e, ERR_UNAVAILABLE, NULL,

@@ -4,14 +4,10 @@
  * create prints an id, which `hutch sandbox create --snapshot` takes.
  */
 #include "commands.h"
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
-#define KEY_BYTES  64
-#define ID_BYTES   64
-#define NAME_BYTES 16
-#define PAGE	   "100"
+#define ID_BYTES 64
+#define PAGE	 "100"
 
 static const char help[] =
 	"usage: hutch snapshot create [OPTIONS] SANDBOX\n"
@@ -41,29 +37,12 @@ struct verb {
 	struct cli *c;
 	const char *name, *key;
 	struct args args;
-	char made_key[KEY_BYTES];
+	char made_key[CLI_KEY_BYTES];
 };
 
 static int no_memory(struct err *e)
 {
 	return err_set(e, ERR_INTERNAL, NULL, "no memory");
-}
-
-static int key_make(struct verb *v, struct err *e)
-{
-	uint8_t random[NAME_BYTES];
-	int len;
-
-	if (v->key)
-		return 0;
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return err_set(e, ERR_INTERNAL, NULL, "no random bytes: %s",
-			       strerror(errno));
-	len = snprintf(v->made_key, sizeof(v->made_key), "hutch.snapshot:");
-	for (size_t i = 0; i < sizeof(random); i++)
-		len += snprintf(v->made_key + len, 3, "%02x", random[i]);
-	v->key = v->made_key;
-	return 0;
 }
 
 static int create(struct verb *v, struct err *e)
@@ -72,7 +51,7 @@ static int create(struct verb *v, struct err *e)
 	_cleanup_answer_ struct answer a = {0};
 	struct json_out j = {0};
 	char id[ID_BYTES];
-	int rc = key_make(v, e);
+	int rc = cli_key_make(&v->key, v->made_key, "snapshot", e);
 
 	json_out_begin(&j, NULL, '{');
 	if (v->name)
