@@ -100,8 +100,10 @@ bool begin_fits(const struct store_begin *b);
 /* Where the page begins: seq of the cursor's row.  -EINVAL: no such row. */
 int page_start(struct db *db, const char *sql, const struct store_page *p,
 	       int64_t *ret_before);
-/* A page with strings of its own; page_finish frees. */
-int page_copy(struct store_page *dst, const struct store_page *src);
+/* A page with strings of its own, which page_finish frees, and zeroed room for
+ * its records and one more, the caller's to free.  NULL without memory. */
+void *page_make(struct store_page *dst, const struct store_page *src,
+		size_t rec_bytes);
 void page_finish(struct store_page *p);
 
 #endif

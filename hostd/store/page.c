@@ -44,7 +44,22 @@ static int copy(const char **dst, const char *src)
 	return src && !*dst ? -ENOMEM : 0;
 }
 
-int page_copy(struct store_page *dst, const struct store_page *src)
+static void drop(const char **s)
+{
+	free((void *)(uintptr_t)*s);
+	*s = NULL;
+}
+
+void page_finish(struct store_page *p)
+{
+	drop(&p->environment);
+	drop(&p->graph);
+	drop(&p->cursor);
+	drop(&p->sandbox);
+	drop(&p->template_name);
+}
+
+static int page_copy(struct store_page *dst, const struct store_page *src)
 {
 	int rc = 0;
 
@@ -63,17 +78,15 @@ int page_copy(struct store_page *dst, const struct store_page *src)
 	return rc;
 }
 
-static void drop(const char **s)
+void *page_make(struct store_page *dst, const struct store_page *src,
+		size_t rec_bytes)
 {
-	free((void *)(uintptr_t)*s);
-	*s = NULL;
-}
+	void *recs = NULL;
 
-void page_finish(struct store_page *p)
-{
-	drop(&p->environment);
-	drop(&p->graph);
-	drop(&p->cursor);
-	drop(&p->sandbox);
-	drop(&p->template_name);
+	if (page_copy(dst, src))
+		return NULL;
+	recs = calloc(dst->limit + 1, rec_bytes);
+	if (!recs)
+		page_finish(dst);
+	return recs;
 }

@@ -272,17 +272,12 @@ int store_snapshot_list(struct store *s, const struct store_page *p,
 			store_snapshots_fn fn, void *ctx)
 {
 	struct list_op *l = calloc(1, sizeof(*l));
-	int rc = l ? page_copy(&l->page, p) : -ENOMEM;
 
-	if (!rc) {
-		l->recs = calloc(l->page.limit + 1, sizeof(*l->recs));
-		rc = l->recs ? 0 : -ENOMEM;
-	}
-	if (rc) {
-		if (l)
-			page_finish(&l->page);
+	if (l)
+		l->recs = page_make(&l->page, p, sizeof(*l->recs));
+	if (!l || !l->recs) {
 		free(l);
-		return rc;
+		return -ENOMEM;
 	}
 	l->op.exec = list_exec;
 	l->op.done = list_done;
