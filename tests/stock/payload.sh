@@ -119,7 +119,7 @@ held_runs() {
 	id=$(hutch sandbox create --template lbb/python) || return 1
 	for i in 1 2 3; do
 		t1=$(up)
-		hutch sandbox run --input '[1,2,3]' --timeout-s 120 "$id" \
+		hutch sandbox run --input '[1,2,3]' --timeout 120 "$id" \
 			/guest/held.py >/tmp/held.out 2>&1
 		[ $? = 0 ] && tail -n 1 /tmp/held.out | grep -qx 6 || return 1
 		echo "held run $i: $(head -n 1 /tmp/held.out), $t1 to $(up) s" |

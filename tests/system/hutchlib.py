@@ -516,3 +516,20 @@ def hutch(*argv, stdin=None, timeout=END_S, env=None, **more):
     return subprocess.run([f"{BUILD}/hutch", *argv], input=stdin, text=True,
                           capture_output=True, timeout=timeout,
                           env=dict(os.environ, **(env or {})), **more)
+
+
+def interrupted(daemon, *argv):
+    """Ctrl-C on `hutch ARGV` whose first call is not answered yet: the daemon
+    stands still until then.  Returns exit status, output, errors."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        p = subprocess.Popen([f"{BUILD}/hutch", *argv], text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=dict(os.environ, HUTCH_STATE=daemon.state))
+        time.sleep(1)
+        p.send_signal(signal.SIGINT)
+        time.sleep(.3)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    out, err = p.communicate(timeout=60)
+    return p.returncode, out, err

@@ -351,6 +351,37 @@ def kill():
     equal(p.returncode, 130)
 
 
+@case("a daemon that ends in a run: its ids are said, not \"try again\"")
+def daemon_ends():
+    d = Daemon(STATE + "-ends").start()
+    f = os.path.join(DIR, "tick.py")
+    for is_json in (False, True):
+        if not d.is_alive():
+            d.start()
+        p = subprocess.Popen(
+            [f"{BUILD}/hutch", "run", f, "--timeout", "15m"] +
+            ["--json"] * is_json, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(os.environ, HUTCH_STATE=d.state))
+        if not is_json:
+            equal(p.stdout.readline(), "begun\n")
+        else:
+            wait_until(lambda: "cmd_" in hutch(
+                "ps", "--status", "running", env={
+                    "HUTCH_STATE": d.state}).stdout, 30, "it runs")
+        d.kill()
+        out, err = p.communicate(timeout=60)
+        command = re.search(r"`hutch show (cmd_\w+)` tells", err).group(1)
+        assert p.returncode == 69 and "try again" not in err, (p, err)
+        if is_json:
+            equal(json.loads(out)["command"], command)
+    d.start()
+    record = json.loads(hutch("show", command,
+                              env={"HUTCH_STATE": d.state}).stdout)
+    equal((record["status"], record["reason"]), ("lost", "daemon_restart"))
+    d.stop()
+
+
 @case("a daemon that a person started is used and left alone")
 def served():
     d = Daemon(STATE + "-served").start()
@@ -400,6 +431,9 @@ def usage():
                        (["run", SUM, "--input", "{"], "--input"),
                        (["run", SUM, "--timeout", "1y"], "--timeout"),
                        (["run", SUM, "--env", "X"], "NAME=VALUE"),
+                       (["run", SUM, "--env", "X=1", "--env", "X=2"],
+                        "--env X: given twice"),
+                       (["run", SUM, "--key", ""], "--key: it is empty"),
                        (["show", "x1"], "sbx_"),
                        (["run", SUM, "--memory", "64"],
                         "--memory 64: must be a whole number from 128 to"),

@@ -9,14 +9,15 @@ import contextlib
 import glob
 import json
 import os
+import re
 import signal
 import threading
 import time
 
 from held import (SHELL, WAIT_S, command, create, delete, destroyed, ended,
                   hold, resume, resumed, sh, start, stop, stopped)
-from hutchlib import (IS_LONG, Daemon, STATE, case, equal, hutch, main,
-                      new_key, note, wait_until)
+from hutchlib import (IS_LONG, Daemon, STATE, case, equal, hutch, interrupted,
+                      main, new_key, note, wait_until)
 
 START_S = 600    # of a second runner, on a slow and busy host
 
@@ -437,7 +438,7 @@ def cli():
         equal(p.returncode, status, p)
         return p
 
-    sandbox = box("create", "--template", SHELL, "--idle-s", "60", "--env",
+    sandbox = box("create", "--template", SHELL, "--idle", "60", "--env",
                   "A=box").stdout.strip()
     assert sandbox.startswith("sbx_"), sandbox
     p = box("exec", "--env", 'B="q"', "--cwd", "/tmp", sandbox, "bash", "-c",
@@ -455,10 +456,17 @@ def cli():
         f.write(b"\xff")
     p = box("exec", "--stdin", name, sandbox, "cat", status=64)
     assert "not UTF-8" in p.stderr, p
+    name += ".sh"
     with open(name, "w") as f:
         f.write('echo "$A"; jq -c "map(.+1)" <"$RUN_INPUT" >"$RUN_RESULT"')
     p = box("run", "--input", "[1, 2]", "--env", "A=a", sandbox, name)
     equal(p.stdout, "a\n[2,3]\n")
+    for end in (".py", ".txt"):
+        p = box("run", sandbox, name.replace(".sh", end), status=64)
+        assert "standard input" in p.stderr, p
+    p = box("exec", sandbox, "no-such", status=127)
+    assert p.stderr.startswith("hutch: no-such: failed: "), p
+    box("exec", sandbox, "/etc/passwd", status=126)
     for argv, word in (
             (["exec", "--memory", "128", sandbox, "true"], "--memory"),
             (["stop", "--env", "A=b", sandbox], "--env"),
@@ -466,17 +474,42 @@ def cli():
             (["exec", sandbox, "--"], "a program is missing")):
         p = box(*argv, status=64)
         assert word in p.stderr, p
-    p = box("exec", "--timeout-s", "1", sandbox, "sleep", "60", status=124)
+    p = box("exec", "--timeout", "1", sandbox, "sleep", "60", status=124)
     assert "timed out" in p.stderr, p
     equal(box("stop", sandbox).stdout, f"{sandbox} stopped\n")
     box("exec", sandbox, "true", status=69)
     equal(box("resume", sandbox).stdout, f"{sandbox} running\n")
     p = hutch("--json", *state, "sandbox", "exec", sandbox, "echo", "x")
     equal(json.loads(p.stdout)["stdout"]["tail"], "x\n")
-    assert sandbox in hutch("ps", *state).stdout
+    # It lives: it is listed before what ended after it was made.
+    destroyed(client(), hold(client(), idle_seconds=60))
+    rows = hutch("ps", *state).stdout.splitlines()[1:]
+    words = [r.split()[1] for r in rows]
+    assert words.index("running") == 0 and "destroyed" in words, rows
+    at = [r.split()[0] for r in rows].index(sandbox)
+    assert "destroyed" not in words[:at], rows
+    rows = hutch("ps", "--limit", "1", *state)
+    assert len(rows.stdout.splitlines()) == 2, rows
+    assert "there are more" in rows.stderr, rows
     assert box("rm", sandbox).stdout.startswith(sandbox)
     box("exec", sandbox, "true", status=69)
     box("rm", "sbx_" + "a" * 26, status=66)
+
+
+@case("the command line: Ctrl-C removes the sandbox that create had begun, "
+      "and cancels what exec had")
+def cli_interrupted():
+    c = client()
+    status, out, err = interrupted(d, "sandbox", "create", "--template", SHELL)
+    equal((status, out), (130, ""), err)
+    box = re.search(r"interrupted; (sbx_\w+) is removed", err).group(1)
+    wait_until(lambda: c.sandbox(box)["status"] == "destroyed", WAIT_S,
+               "it is destroyed")
+    box = hold(c)
+    status, out, err = interrupted(d, "sandbox", "exec", box, "sleep", "600")
+    equal((status, out), (130, ""), err)
+    ended(c, re.search(r"cancelled; (cmd_\w+)", err).group(1))
+    destroyed(c, box)
 
 
 @case("a VM that is killed while it stops leaves nothing of its memory")

@@ -17,8 +17,8 @@ import tempfile
 import threading
 import time
 
-from hutchlib import (FINAL, IS_LONG, STATE, Daemon, case, equal, hutch, main,
-                      new_key, note, wait_until)
+from hutchlib import (FINAL, IS_LONG, STATE, Daemon, case, equal, hutch,
+                      interrupted, main, new_key, note, wait_until)
 
 WAIT_S = 120
 SHELL = "lbb/shell"
@@ -565,6 +565,10 @@ def cli():
     equal(run("snapshot", "rm", snap), f"{snap} removed")
     run("snapshot", "rm", snap, status=66)
     run("sandbox", "create", "--snapshot", snap, status=66)
+    status, out, err = interrupted(d, "snapshot", "create", kid)
+    equal((status, out), (130, ""), err)
+    assert re.search(r"interrupted; snp_\w+ is removed", err), err
+    equal(len(run("snapshot", "ls").split("\n")), 1)
     run("snapshot", "create", status=64)
     run("snapshot", "take", box, status=64)
     run("sandbox", "rm", kid)

@@ -1,6 +1,9 @@
 /* Command lines as tables; see args.h. */
 #include "args.h"
+#include <stdlib.h>
 #include <string.h>
+
+#define N_OF(a) (sizeof(a) / sizeof((a)[0]))
 
 static const struct opt *find(const struct opt *table, const char *name,
 			      size_t len)
@@ -30,6 +33,52 @@ static int set_u64(const struct opt *o, const char *value, struct err *e)
 	return 0;
 }
 
+static const struct {
+	const char *unit;
+	uint64_t ms;
+} time_units[] = {
+	{"", 1000},   {"s", 1000},    {"ms", 1},
+	{"m", 60000}, {"h", 3600000}, {"d", 86400000},
+};
+
+/* A time as a person writes it, in the largest unit that is exact. */
+static void time_text(uint64_t ms, char *dst, size_t cap)
+{
+	const char *unit = "ms";
+	uint64_t n = ms;
+
+	for (size_t i = 1; i < N_OF(time_units); i++) {
+		if (ms % time_units[i].ms || ms / time_units[i].ms > n)
+			continue;
+		n = ms / time_units[i].ms;
+		unit = time_units[i].unit;
+	}
+	snprintf(dst, cap, "%llu%s", (unsigned long long)n, unit);
+}
+
+static int set_time(const struct opt *o, const char *value, struct err *e)
+{
+	char min[32], max[32], *end;
+	double n = strtod(value, &end);
+
+	for (size_t i = 0; i < N_OF(time_units); i++) {
+		double ms = n * (double)time_units[i].ms;
+
+		if (end == value || strcmp(end, time_units[i].unit))
+			continue;
+		if (!(ms >= (double)o->min && ms <= (double)o->max))
+			break;
+		*(uint64_t *)o->dst = (uint64_t)ms;
+		return 0;
+	}
+	time_text(o->min, min, sizeof(min));
+	time_text(o->max, max, sizeof(max));
+	return err_set(e, ERR_INVALID_REQUEST, o->name,
+		       "--%s %s: expected seconds, or a number with ms, s, m, "
+		       "h or d, from %s to %s",
+		       o->name, value, min, max);
+}
+
 static int set(const struct opt *o, const char *value, struct err *e)
 {
 	struct opt_list *list;
@@ -43,6 +92,8 @@ static int set(const struct opt *o, const char *value, struct err *e)
 		return 0;
 	case OPT_U64:
 		return set_u64(o, value, e);
+	case OPT_TIME:
+		return set_time(o, value, e);
 	case OPT_LIST:
 		break;
 	}

@@ -20,6 +20,7 @@ enum opt_kind {
 	OPT_FLAG, /* bool */
 	OPT_TEXT, /* const char * */
 	OPT_U64,  /* uint64_t in [min, max] */
+	OPT_TIME, /* the same, in milliseconds: "90" or "90s" "1500ms" "2h" */
 	OPT_LIST, /* struct opt_list: may come many times */
 };
 

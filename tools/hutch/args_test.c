@@ -166,6 +166,42 @@ static void verbs_have_options_of_their_own(void **state)
 	assert_int_equal(args_expect_of(&a, table, "list", &e), 0);
 }
 
+static void times_have_units(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ms; /* 0 = refused */
+	} cases[] = {
+		{"90", 90000},	 {"1.5", 1500},	 {"1500ms", 1500},
+		{"90s", 90000},	 {"2m", 120000}, {"1h", 3600000},
+		{"1ms", 1},	 {"", 0},	 {"s", 0},
+		{"0", 0},	 {"61m", 0},	 {"1y", 0},
+		{"nan", 0},	 {"inf", 0},	 {"-1", 0},
+		{"0.0001ms", 0}, {"1h ", 0},	 {"1e9", 0},
+	};
+	uint64_t ms;
+	const struct opt table[] = {
+		{"timeout", "TIME", OPT_TIME, &ms, 1, 3600000, "", NULL}, {0}};
+	static char name[] = "--timeout";
+	struct args a;
+	struct err e;
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(cases); i++) {
+		char text[16], *argv[] = {name, text};
+		int rc;
+
+		snprintf(text, sizeof(text), "%s", cases[i].text);
+		ms = 0;
+		rc = args_parse(&a, 2, argv, table, NULL, false, &e);
+		assert_int_equal(rc, cases[i].ms ? 0 : -1);
+		assert_int_equal(ms, cases[i].ms);
+	}
+	assert_string_equal(e.text,
+			    "--timeout 1e9: expected seconds, or a number with "
+			    "ms, s, m, h or d, from 1ms to 1h");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +211,7 @@ int main(void)
 		cmocka_unit_test(too_many_are_refused),
 		cmocka_unit_test(rest_is_left_alone),
 		cmocka_unit_test(verbs_have_options_of_their_own),
+		cmocka_unit_test(times_have_units),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

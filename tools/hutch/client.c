@@ -304,6 +304,19 @@ void cli_print_json(struct json_out *j)
 	json_out_finish(j);
 }
 
+int cli_interrupted(struct cli *c, struct err *e, const char *what, ...)
+{
+	char text[ERR_TEXT_BYTES_MAX];
+	va_list ap;
+
+	va_start(ap, what);
+	vsnprintf(text, sizeof(text), what, ap);
+	va_end(ap);
+	c->exit_status = CLI_EXIT_INTERRUPTED;
+	c->http_status = 0;
+	return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted; %.400s", text);
+}
+
 static void print_error(const struct cli *c, const struct err *e, int status)
 {
 	const struct err_info *info = err_info(e->code);
@@ -326,6 +339,10 @@ static void print_error(const struct cli *c, const struct err *e, int status)
 	if (e->retry_after_s)
 		json_out_i64(&j, "retry_after_seconds", e->retry_after_s);
 	json_out_end(&j, '}');
+	if (c->sandbox[0])
+		json_out_str(&j, "sandbox", c->sandbox);
+	if (c->command[0])
+		json_out_str(&j, "command", c->command);
 	json_out_i64(&j, "exit_status", status);
 	json_out_end(&j, '}');
 	cli_print_json(&j);
@@ -345,8 +362,13 @@ int cli_fail(const struct cli *c, const struct err *e)
 	fputc('\n', stderr);
 	if (c->http_status && !strstr(e->text, e->param))
 		fprintf(stderr, "hutch: field: %s\n", e->param);
-	if (e->retry_after_s)
+	/* What has begun is not to be begun again. */
+	if (e->retry_after_s && !c->sandbox[0] && !c->command[0])
 		fprintf(stderr, "hutch: try again in %d s\n", e->retry_after_s);
+	if (c->command[0] || c->sandbox[0])
+		fprintf(stderr,
+			"hutch: `hutch show %s` tells what became of it\n",
+			c->command[0] ? c->command : c->sandbox);
 	return status;
 }
 
@@ -374,6 +396,10 @@ int cli_key_make(const char **key, char dst[CLI_KEY_BYTES], const char *verb,
 	uint8_t random[16];
 	int len;
 
+	if (*key && !**key)
+		return err_set(e, ERR_INVALID_REQUEST, "key",
+			       "--key: it is empty; leave the option out for "
+			       "a key of our own");
 	if (*key)
 		return 0;
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))

@@ -13,6 +13,7 @@
 #include "http.h"
 
 #define CLI_PATH_BYTES_MAX   1024
+#define CLI_ID_BYTES	     64
 #define CLI_EXIT_USAGE	     64
 #define CLI_EXIT_INTERRUPTED 130 /* as after Ctrl-C */
 
@@ -31,6 +32,8 @@ struct cli {
 	/* of the last refusal by a server */
 	int http_status; /* 0 = it did not come from one */
 	char code[64], request_id[64];
+	/* What a call has begun, for the errors after that; "" = nothing. */
+	char sandbox[CLI_ID_BYTES], command[CLI_ID_BYTES];
 };
 
 /* What each command file exports; see main.c. */
@@ -93,6 +96,10 @@ bool answer_bool(struct json_span v, const char *path);
 
 /* The finished object as a line of standard output; `j` is empty after it. */
 void cli_print_json(struct json_out *j);
+
+/* Ctrl-C ended it; `what` says what that means.  -1, exit status 130. */
+int cli_interrupted(struct cli *c, struct err *e, const char *what, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /*
  * Message on standard error and, with --json, the error envelope on standard

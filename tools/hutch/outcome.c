@@ -44,6 +44,21 @@ bool outcome_is_not_started(struct json_span root)
 		!strcmp(reasons[i].name, "not_started"));
 }
 
+int outcome_exec_refused(struct json_span root)
+{
+	static const char by_exec[] = "exec: ", not_found[] = "exec: ENOENT ";
+	char message[300];
+
+	if (!outcome_is_not_started(root))
+		return 0;
+	answer_text(root, "message", message, sizeof(message), "");
+	if (strncmp(message, by_exec, sizeof(by_exec) - 1))
+		return 0;
+	return strncmp(message, not_found, sizeof(not_found) - 1)
+		       ? EXIT_NOT_EXECUTABLE
+		       : EXIT_NOT_FOUND;
+}
+
 static void failed_text(struct json_span root, char *dst, size_t cap)
 {
 	int64_t code = answer_int(root, "exit_code", -1);
@@ -104,7 +119,7 @@ int outcome_exit_status(struct json_span root)
 	if (!strcmp(status, "lost"))
 		return EXIT_LOST;
 	if (outcome_is_not_started(root))
-		return EXIT_NOT_STARTED;
+		return outcome_exec_refused(root) ?: EXIT_NOT_STARTED;
 	if (sig > 0 && sig < 65)
 		return EXIT_SIGNAL + (int)sig;
 	return code > 0 && code < 256 ? (int)code : 1;

@@ -52,6 +52,21 @@ static void every_end_has_words(void **state)
 		 "failed: the result is not JSON", 1},
 		{"{\"status\":\"lost\",\"reason\":\"daemon_restart\"}",
 		 "lost: the daemon was stopped", 75},
+		{"{\"status\":\"failed\",\"reason\":\"not_started\","
+		 "\"message\":\"exec: ENOENT (No such file)\"}",
+		 "failed: the code could not be started: exec: ENOENT (No such "
+		 "file)",
+		 127},
+		{"{\"status\":\"failed\",\"reason\":\"not_started\","
+		 "\"message\":\"exec: EACCES (Permission denied)\"}",
+		 "failed: the code could not be started: exec: EACCES "
+		 "(Permission denied)",
+		 126},
+		{"{\"status\":\"failed\",\"reason\":\"not_started\","
+		 "\"message\":\"cwd: ENOENT (No such file)\"}",
+		 "failed: the code could not be started: cwd: ENOENT (No such "
+		 "file)",
+		 75},
 		{"{\"status\":\"failed\",\"reason\":\"new\"}", "failed: new",
 		 1},
 	};

@@ -41,12 +41,23 @@ static void skip(struct pump *p, uint64_t at)
 		return;
 	p->omitted += at - p->end;
 	p->omitted_at = p->end;
-	if (p->fd >= 0)
+	if (p->fd >= 0 && !p->told) {
+		p->told = p->omitted;
 		fprintf(stderr,
 			"hutch: %s: %llu bytes not kept after the first %llu\n",
-			p->stream, (unsigned long long)(at - p->end),
+			p->stream, (unsigned long long)p->told,
 			(unsigned long long)p->end);
+	}
 	p->end = at;
+}
+
+/* At the end of the stream: what was skipped after the first gap. */
+static void skip_tell(struct pump *p)
+{
+	if (p->fd >= 0 && p->omitted > p->told)
+		fprintf(stderr, "hutch: %s: %llu more bytes not kept\n",
+			p->stream, (unsigned long long)(p->omitted - p->told));
+	p->told = p->omitted;
 }
 
 static int base64_value(uint8_t c)
@@ -103,9 +114,11 @@ static int take(struct pump *p, const struct answer *a, struct err *e)
 	p->offset =
 		(uint64_t)answer_int(a->root, "next_offset", (int64_t)p->end);
 	p->is_eof = answer_bool(a->root, "eof");
-	if (p->is_eof)
+	if (p->is_eof) {
 		skip(p, (uint64_t)answer_int(a->root, "total_bytes",
 					     (int64_t)p->end));
+		skip_tell(p);
+	}
 	return 0;
 }
 

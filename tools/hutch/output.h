@@ -3,7 +3,8 @@
  *
  * A pump follows one stream.  Bytes between head and tail that the daemon did
  * not keep are said on standard error (or are fields of the JSON): the stream
- * itself has only what the command wrote.
+ * itself has only what the command wrote.  Of a flood that is followed the
+ * first gap is said where it is, the others in one line at the end.
  */
 #ifndef HUTCH_CLI_OUTPUT_H
 #define HUTCH_CLI_OUTPUT_H
@@ -18,6 +19,7 @@ struct pump {
 	uint64_t offset;    /* to read next */
 	uint64_t end;	    /* of what was read */
 	uint64_t omitted, omitted_at;
+	uint64_t told; /* of the omitted: said on standard error */
 	bool is_eof;
 	char last_byte;
 	int fd;		    /* where to write; -1 = into `kept` */

@@ -52,3 +52,17 @@ void progress_clear(struct progress *p)
 		fputs("\r\033[K", stderr);
 	p->is_shown = false;
 }
+
+bool progress_of_sandbox(struct progress *p, struct json_span record)
+{
+	char text[256];
+
+	answer_text(record, "status", text, sizeof(text), "");
+	if (strcmp(text, "starting")) {
+		progress_clear(p);
+		return false;
+	}
+	answer_text(record, "progress", text, sizeof(text), "");
+	progress_show(p, text);
+	return true;
+}

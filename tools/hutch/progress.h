@@ -8,6 +8,7 @@
 #ifndef HUTCH_CLI_PROGRESS_H
 #define HUTCH_CLI_PROGRESS_H
 
+#include "client.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,6 +23,8 @@ struct progress {
 
 void progress_init(struct progress *p);
 void progress_show(struct progress *p, const char *text);
+/* Of a sandbox's record: is it starting?  Shows with what, or clears. */
+bool progress_of_sandbox(struct progress *p, struct json_span record);
 /* Leaves an empty line for what comes next. */
 void progress_clear(struct progress *p);
 

@@ -40,11 +40,14 @@ static int one_call(struct cli *c, const char *method, const char *path,
 
 /* ---- ps ------------------------------------------------------------------ */
 
-static const char ps_help[] = "usage: hutch ps [OPTIONS]\n\n"
-			      "Lists sandboxes, newest first.\n\n"
-			      "  hutch ps\n"
-			      "  hutch ps --status running\n"
-			      "  hutch ps --limit 100 --json\n";
+static const char ps_help[] =
+	"usage: hutch ps [OPTIONS]\n\n"
+	"Lists sandboxes: those that live, then those "
+	"that ended, newest first.\n"
+	"--json: one page of the daemon, by time alone.\n\n"
+	"  hutch ps\n"
+	"  hutch ps --status running\n"
+	"  hutch ps --limit 100 --json\n";
 
 static void print_row(struct json_span v)
 {
@@ -62,45 +65,119 @@ static void print_row(struct json_span v)
 	       command);
 }
 
-static void print_list(const struct cli *c, const struct answer *a)
-{
-	struct json_member m;
-	struct json_span data;
-	struct json_iter it;
+/* Lists of sandboxes: each status that lives, then all. */
+static const char *const live[] = {"running", "starting", "stopping", "stopped",
+				   "destroying"};
+#define LIVE (sizeof(live) / sizeof(*live))
 
-	if (c->is_json) {
-		printf("%.*s\n", (int)a->root.len, a->root.at);
-		return;
-	}
+struct ps {
+	const char *status, *template_name;
+	uint64_t limit, n; /* rows at most, rows printed */
+	bool has_more;
+};
+
+static bool is_live(struct json_span v)
+{
+	char status[24];
+	size_t i = 0;
+
+	answer_text(v, "status", status, sizeof(status), "");
+	while (i < LIVE && strcmp(live[i], status))
+		i++;
+	return i < LIVE;
+}
+
+static void print_head(void)
+{
 	printf("%-30s %-10s %-12s %2s %5s  %-20s %s\n", "SANDBOX", "STATUS",
 	       "TEMPLATE", "N", "MIB", "CREATED (UTC)", "COMMAND");
-	if (!json_at(a->root, "data", &data))
-		return;
-	json_iter_begin(&it, data);
-	while (json_iter_next(&it, &m))
-		print_row(m.value);
-	if (answer_bool(a->root, "has_more"))
+}
+
+static int ps_page(struct cli *c, const struct ps *p, const char *status,
+		   const char *cursor, struct answer *a, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	char limit[24];
+
+	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)p->limit);
+	if (cli_path(c, &path, "/v1/sandboxes", "limit", limit, "status",
+		     status, "template", p->template_name, "cursor", cursor,
+		     NULL))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	return cli_call(c, "GET", (char *)path.data, NULL, NULL, a, e);
+}
+
+/* Rows with this status (NULL: that do not live) until there are `limit`. */
+static int ps_list(struct cli *c, struct ps *p, const char *status,
+		   struct err *e)
+{
+	char cursor[CLI_ID_BYTES] = "";
+	bool has_more;
+
+	do {
+		_cleanup_answer_ struct answer a = {0};
+		struct json_member m;
+		struct json_span data;
+		struct json_iter it;
+
+		if (ps_page(c, p, status, *cursor ? cursor : NULL, &a, e))
+			return -1;
+		has_more = answer_bool(a.root, "has_more");
+		answer_text(a.root, "next_cursor", cursor, sizeof(cursor), "");
+		if (!json_at(a.root, "data", &data))
+			continue;
+		json_iter_begin(&it, data);
+		while (json_iter_next(&it, &m)) {
+			if (!status && is_live(m.value))
+				continue;
+			if (p->n == p->limit) {
+				p->has_more = true;
+				return 0;
+			}
+			if (!p->n++)
+				print_head();
+			print_row(m.value);
+		}
+	} while (has_more && *cursor);
+	return 0;
+}
+
+static int ps(struct cli *c, struct ps *p, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	int rc = 0;
+
+	if (c->is_json) {
+		rc = ps_page(c, p, p->status, NULL, &a, e);
+		if (!rc)
+			printf("%.*s\n", (int)a.root.len, a.root.at);
+		return rc;
+	}
+	for (size_t i = 0; !rc && !p->status && i < LIVE; i++)
+		rc = ps_list(c, p, live[i], e);
+	if (!rc)
+		rc = ps_list(c, p, p->status, e);
+	if (!rc && !p->n)
+		print_head();
+	if (p->has_more)
 		fprintf(stderr, "hutch: there are more; use --limit\n");
+	return rc;
 }
 
 int cmd_ps(struct cli *c, int argc, char **argv)
 {
-	const char *status = NULL, *template_name = NULL;
-	uint64_t limit = 20;
+	struct ps p = {.limit = 20};
 	const struct opt opts[] = {
-		{"status", "STATUS", OPT_TEXT, &status, 0, 0,
+		{"status", "STATUS", OPT_TEXT, &p.status, 0, 0,
 		 "only these: starting, running, destroyed, failed, lost ...",
 		 NULL},
-		{"template", "NAME", OPT_TEXT, &template_name, 0, 0,
+		{"template", "NAME", OPT_TEXT, &p.template_name, 0, 0,
 		 "only of this template", NULL},
-		{"limit", "N", OPT_U64, &limit, 1, LBB_PAGE_MAX,
+		{"limit", "N", OPT_U64, &p.limit, 1, LBB_PAGE_MAX,
 		 "1 to 100, default 20", NULL},
 		{0},
 	};
-	_cleanup_bytes_ struct bytes path = {0};
-	_cleanup_answer_ struct answer a = {0};
 	struct args args;
-	char text[24];
 	struct err e;
 	int rc;
 
@@ -111,15 +188,8 @@ int cmd_ps(struct cli *c, int argc, char **argv)
 		return cli_help(ps_help, opts);
 	if (cli_open(c, CLI_FOR_RECORDS, &e))
 		return cli_fail(c, &e);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
-	if (cli_path(c, &path, "/v1/sandboxes", "limit", text, "status", status,
-		     "template", template_name, NULL))
-		rc = err_set(&e, ERR_INTERNAL, NULL, "no memory");
-	else
-		rc = cli_call(c, "GET", (char *)path.data, NULL, NULL, &a, &e);
-	if (!rc)
-		print_list(c, &a);
-	else
+	rc = ps(c, &p, &e);
+	if (rc)
 		rc = cli_fail(c, &e);
 	cli_close(c);
 	return rc;

@@ -1,11 +1,11 @@
 /*
  * hutch run: one call, from a file to its result.
  *
- * POST /v1/sandboxes with a short wait; a run that takes longer is followed:
- * while the sandbox starts, its progress is shown on standard error; then its
- * output is printed as it comes.  The result is the last line of standard
- * output, as the bytes that the code's JSON has.  Ctrl-C cancels the command
- * and still prints what came of it; a second one ends hutch.
+ * POST /v1/sandboxes answers with the ids; then the run is followed: while the
+ * sandbox starts, its progress is shown on standard error; then its output is
+ * printed as it comes.  The result is the last line of standard output, as the
+ * bytes that the code's JSON has.  Ctrl-C cancels the command and still prints
+ * what came of it; a second one ends hutch.
  */
 #include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_WAIT_MS 1000
+/* None: a run whose id is known can be cancelled. */
+#define FIRST_WAIT_MS 0
 #define NEXT_WAIT_MS  "1000"
-#define ID_MAX	      64
 /* How long others may hold all places; then their refusal is told. */
 #define PLACE_WAIT_MS  60000
 #define PLACE_SLICE_MS 200
@@ -28,8 +28,7 @@ struct run {
 	struct cli *c;
 	struct source source;
 	const char *key;
-	char made_key[CLI_KEY_BYTES], sandbox[ID_MAX], command[ID_MAX],
-		status[32];
+	char made_key[CLI_KEY_BYTES], status[32];
 	struct progress progress;
 	struct pump out, err;
 	struct answer last; /* of the command, or of the call */
@@ -77,37 +76,30 @@ static void take_id(struct json_span root, const char *name, char *dst)
 	if (dst[0])
 		return;
 	snprintf(path, sizeof(path), "%s.id", name);
-	if (!answer_text(root, name, dst, ID_MAX, NULL))
-		answer_text(root, path, dst, ID_MAX, "");
+	if (!answer_text(root, name, dst, CLI_ID_BYTES, NULL))
+		answer_text(root, path, dst, CLI_ID_BYTES, "");
 }
 
 static int poll_sandbox(struct run *r, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
-	char text[256];
 
-	if (cli_path(r->c, &path, "/v1/sandboxes/get", "sandbox", r->sandbox,
+	if (cli_path(r->c, &path, "/v1/sandboxes/get", "sandbox", r->c->sandbox,
 		     NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	if (cli_call(r->c, "GET", (char *)path.data, NULL, NULL, &a, e))
 		return -1;
-	answer_text(a.root, "status", text, sizeof(text), "");
-	if (strcmp(text, "starting")) {
-		progress_clear(&r->progress);
-		return 0;
-	}
-	answer_text(a.root, "progress", text, sizeof(text), "");
-	progress_show(&r->progress, text);
+	progress_of_sandbox(&r->progress, a.root);
 	return 0;
 }
 
 static int pump_both(struct run *r, struct err *e)
 {
 	progress_clear(&r->progress);
-	if (pump_read(r->c, &r->out, r->command, e))
+	if (pump_read(r->c, &r->out, r->c->command, e))
 		return -1;
-	return pump_read(r->c, &r->err, r->command, e);
+	return pump_read(r->c, &r->err, r->c->command, e);
 }
 
 static int poll_command(struct run *r, struct err *e)
@@ -116,7 +108,7 @@ static int poll_command(struct run *r, struct err *e)
 	struct answer a;
 
 	if (cli_path(r->c, &path, "/v1/sandboxes/commands/get", "command",
-		     r->command, "wait_ms", NEXT_WAIT_MS, NULL))
+		     r->c->command, "wait_ms", NEXT_WAIT_MS, NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	if (cli_call(r->c, "GET", (char *)path.data, NULL, NULL, &a, e)) {
 		answer_finish(&a);
@@ -136,9 +128,9 @@ static int cancel(struct run *r, struct err *e)
 	r->is_cancelled = true;
 	r->c->http.is_cancelled = NULL;
 	progress_clear(&r->progress);
-	fprintf(stderr, "hutch: cancelling %s\n", r->command);
+	fprintf(stderr, "hutch: cancelling %s\n", r->c->command);
 	if (cli_path(r->c, &path, "/v1/sandboxes/commands/cancel", "command",
-		     r->command, NULL))
+		     r->c->command, NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	return cli_call(r->c, "POST", (char *)path.data, NULL, NULL, &a, e);
 }
@@ -209,44 +201,35 @@ static int send_run(struct run *r, const char *path, const struct bytes *body,
 	}
 }
 
-static int interrupted(struct run *r, const char *what, struct err *e)
-{
-	r->c->exit_status = CLI_EXIT_INTERRUPTED;
-	r->c->http_status = 0;
-	return err_set(e, ERR_UNAVAILABLE, NULL, "interrupted; %s", what);
-}
-
 static int start(struct run *r, const struct bytes *body, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
-	char text[160];
 
 	if (cli_path(r->c, &path, "/v1/sandboxes", NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	if (cli_is_interrupted)
-		return interrupted(r, "nothing was started", e);
+		return cli_interrupted(r->c, e, "nothing was started");
 	if (send_run(r, (char *)path.data, body, e)) {
 		if (!cli_is_interrupted)
 			return -1;
 		if (is_full(e))
-			return interrupted(r, "nothing was started", e);
+			return cli_interrupted(r->c, e, "nothing was started");
 		/* It may have arrived: the same key finds it, to end it. */
 		r->c->http.is_cancelled = NULL;
 		answer_finish(&r->last);
 		if (cli_call(r->c, "POST", (char *)path.data, body, r->key,
 			     &r->last, e)) {
-			snprintf(text, sizeof(text),
-				 "hutch run %.60s --key %.60s finds the run",
-				 r->source.file, r->key);
-			return interrupted(r,
-					   r->c->http_status
-						   ? "nothing was started"
-						   : text,
-					   e);
+			if (r->c->http_status)
+				return cli_interrupted(r->c, e,
+						       "nothing was started");
+			return cli_interrupted(r->c, e,
+					       "hutch run %.60s --key %.60s "
+					       "finds the run",
+					       r->source.file, r->key);
 		}
 	}
-	take_id(r->last.root, "sandbox", r->sandbox);
-	take_id(r->last.root, "command", r->command);
+	take_id(r->last.root, "sandbox", r->c->sandbox);
+	take_id(r->last.root, "command", r->c->command);
 	answer_text(r->last.root, "status", r->status, sizeof(r->status), "");
 	return follow(r, e);
 }
@@ -266,8 +249,8 @@ static void print_json(struct run *r)
 	for (size_t i = 0; i < sizeof(copied) / sizeof(*copied); i++)
 		if (json_at(r->last.root, copied[i], &v))
 			json_out_raw(&j, copied[i], v.at, v.len);
-	json_out_str(&j, "sandbox", r->sandbox);
-	json_out_str(&j, "command", r->command);
+	json_out_str(&j, "sandbox", r->c->sandbox);
+	json_out_str(&j, "command", r->c->command);
 	json_out_str(&j, "idempotency_key", r->key);
 	pump_json(&r->out, &j);
 	pump_json(&r->err, &j);
@@ -302,7 +285,8 @@ static void print_end(const struct run *r)
 	if (is_good && !r->progress.is_tty)
 		return;
 	outcome_text(r->last.root, text, sizeof(text));
-	fprintf(stderr, "hutch: %s; %s %s\n", text, r->sandbox, r->command);
+	fprintf(stderr, "hutch: %s; %s %s\n", text, r->c->sandbox,
+		r->c->command);
 	if (outcome_is_not_started(r->last.root))
 		fputs("hutch: run `hutch doctor` to see what this host "
 		      "lacks\n",
@@ -350,7 +334,8 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		 "config of run(), or @FILE", NULL},
 		{"template", "NAME", OPT_TEXT, &r.source.template_name, 0, 0,
 		 "lbb/python, lbb/node or lbb/shell", NULL},
-		{"timeout", "TIME", OPT_TEXT, &r.source.timeout, 0, 0,
+		{"timeout", "TIME", OPT_TIME, &r.source.timeout_ms, 1,
+		 ENGINE_TIMEOUT_MS_MAX,
 		 "seconds, or with a unit: 1500ms 90s 60m; default 60", NULL},
 		{"memory", "MIB", OPT_U64, &r.source.memory_mib,
 		 LBB_MEMORY_MIB_MIN, LBB_MEMORY_MIB_MAX,

@@ -11,15 +11,16 @@
 #include "commands.h"
 #include "outcome.h"
 #include "output.h"
+#include "progress.h"
 #include "source.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_MS	 30000
-#define SLICE_MS "500"
-#define MS_PER_S 1000
-#define ID_BYTES 64
+#define CREATE_SLICE_MS 500
+#define SLICE_MS	"500"
+#define MS_PER_S	1000
+#define ID_BYTES	CLI_ID_BYTES
 
 static const char help[] =
 	"usage: hutch sandbox create [OPTIONS]\n"
@@ -35,14 +36,17 @@ static const char help[] =
 	"resume lets\n"
 	"it go on.  exec prints what the program writes and exits as it does "
 	"(124 timed\n"
-	"out, 130 cancelled, 75 not started or lost).  The program's standard "
-	"input is\n"
-	"empty, or what --stdin names, read to its end before the program "
-	"starts.\n"
+	"out, 127 no such program, 126 cannot be executed, 130 cancelled, 75 "
+	"not started\n"
+	"or lost).  The program's standard input is empty, or what --stdin "
+	"names, read to\n"
+	"its end before the program starts.  Ctrl-C cancels exec and run, and "
+	"removes what\n"
+	"create had begun.\n"
 	"\n"
 	"  id=$(hutch sandbox create --template lbb/shell)\n"
 	"  hutch sandbox exec $id bash -c 'echo hello > f; ls'\n"
-	"  hutch sandbox exec --timeout-s 5 --env A=b $id env\n"
+	"  hutch sandbox exec --timeout 5 --env A=b $id env\n"
 	"  seq 9 | hutch sandbox exec --stdin - $id -- tail -n 2\n"
 	"  hutch sandbox run --input '[1, 2, 3]' $id sum.py\n"
 	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
@@ -52,9 +56,10 @@ struct verb {
 	struct cli *c;
 	const char *template_name, *snapshot, *key, *cwd, *stdin_file, *input,
 		*config;
-	uint64_t memory_mib, vcpus, disk_mib, idle_s, expires_s, timeout_s;
+	uint64_t memory_mib, vcpus, disk_mib, idle_ms, expires_ms, timeout_ms;
 	struct opt_list env;
 	struct args args;
+	const char *program; /* of exec, for its errors */
 	char made_key[CLI_KEY_BYTES];
 };
 
@@ -96,37 +101,93 @@ static void say(const struct cli *c, const struct answer *a)
 
 /* ---- verbs -------------------------------------------------------------- */
 
-static int create(struct verb *v, struct err *e)
+/* The same record each time, by the key; waits up to wait_ms until it runs. */
+static int create_call(struct verb *v, uint64_t wait_ms, struct answer *a,
+		       struct err *e)
 {
-	_cleanup_answer_ struct answer a = {0};
 	struct json_out j = {0};
-	char id[ID_BYTES];
 	int rc;
 
+	answer_finish(a);
 	json_out_begin(&j, NULL, '{');
 	if (v->template_name)
 		json_out_str(&j, "template", v->template_name);
 	if (v->snapshot)
 		json_out_str(&j, "snapshot", v->snapshot);
-	json_out_begin(&j, "limits", '{');
-	put_number(&j, "vcpus", v->vcpus);
-	put_number(&j, "memory_mib", v->memory_mib);
-	put_number(&j, "disk_mib", v->disk_mib);
-	json_out_end(&j, '}');
-	put_number(&j, "idle_seconds", v->idle_s);
-	put_number(&j, "expires_in_seconds", v->expires_s);
+	if (v->vcpus || v->memory_mib || v->disk_mib) {
+		json_out_begin(&j, "limits", '{');
+		put_number(&j, "vcpus", v->vcpus);
+		put_number(&j, "memory_mib", v->memory_mib);
+		put_number(&j, "disk_mib", v->disk_mib);
+		json_out_end(&j, '}');
+	}
+	put_number(&j, "idle_seconds", v->idle_ms / MS_PER_S);
+	put_number(&j, "expires_in_seconds", v->expires_ms / MS_PER_S);
 	rc = source_put_env(&j, &v->env, e);
-	json_out_u64(&j, "wait_ms", WAIT_MS);
+	json_out_u64(&j, "wait_ms", wait_ms);
 	json_out_end(&j, '}');
 	if (!rc)
-		rc = post(v, "/v1/sandboxes", NULL, &j, &a, e);
+		rc = post(v, "/v1/sandboxes", NULL, &j, a, e);
 	json_out_finish(&j);
+	return rc;
+}
+
+/* Ctrl-C: what has begun is removed, and its id said if that fails. */
+static int create_undo(struct verb *v, struct answer *a, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer gone = {0};
+
+	v->c->http.is_cancelled = NULL;
+	/* It may have arrived: the same key finds it. */
+	if (!v->c->sandbox[0] && create_call(v, 0, a, e))
+		return cli_interrupted(v->c, e, "nothing is known to be made");
+	answer_text(a->root, "id", v->c->sandbox, CLI_ID_BYTES, "");
+	if (cli_path(v->c, &path, "/v1/sandboxes", "sandbox", v->c->sandbox,
+		     NULL))
+		return no_memory(e);
+	if (cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, &gone, e))
+		return cli_interrupted(v->c, e,
+				       "hutch sandbox rm %s removes "
+				       "what was made",
+				       v->c->sandbox);
+	return cli_interrupted(v->c, e, "%s is removed", v->c->sandbox);
+}
+
+static int create(struct verb *v, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	struct progress progress;
+	char status[32], text[256];
+	uint64_t wait_ms = 0;
+	int rc;
+
+	progress_init(&progress);
+	do {
+		rc = create_call(v, wait_ms, &a, e);
+		if (!rc)
+			answer_text(a.root, "id", v->c->sandbox, CLI_ID_BYTES,
+				    "");
+		wait_ms = CREATE_SLICE_MS;
+	} while (!rc && !cli_is_interrupted &&
+		 progress_of_sandbox(&progress, a.root));
+	progress_clear(&progress);
+	if (cli_is_interrupted)
+		return create_undo(v, &a, e);
 	if (rc)
 		return rc;
+	answer_text(a.root, "status", status, sizeof(status), "");
+	if (!strcmp(status, "failed") || !strcmp(status, "lost")) {
+		v->c->exit_status = EXIT_NOT_STARTED;
+		return err_set(e, ERR_UNAVAILABLE, NULL, "%s %s: %s",
+			       v->c->sandbox, status,
+			       answer_text(a.root, "message", text,
+					   sizeof(text), "no reason is known"));
+	}
 	if (v->c->is_json)
 		say(v->c, &a);
 	else
-		printf("%s\n", answer_text(a.root, "id", id, sizeof(id), ""));
+		printf("%s\n", v->c->sandbox);
 	return 0;
 }
 
@@ -235,6 +296,7 @@ static int put_command(struct json_out *j, struct verb *v, struct err *e)
 	if (!strcmp(v->args.rest[1], "--") &&
 	    args_expect(&v->args, ++first + 1, ARGS_LIST_MAX, "a program", e))
 		return -1;
+	v->program = v->args.rest[first];
 	json_out_begin(j, NULL, '{');
 	json_out_begin(j, "argv", '[');
 	for (size_t i = first; i < v->args.n; i++)
@@ -243,7 +305,7 @@ static int put_command(struct json_out *j, struct verb *v, struct err *e)
 	json_out_end(j, ']');
 	if (v->cwd)
 		json_out_text(j, "cwd", v->cwd, strlen(v->cwd));
-	put_number(j, "timeout_ms", v->timeout_s * MS_PER_S);
+	put_number(j, "timeout_ms", v->timeout_ms);
 	if (source_put_env(j, &v->env, e) || put_stdin(j, v->stdin_file, e))
 		return -1;
 	json_out_end(j, '}');
@@ -259,9 +321,17 @@ static int start_and_follow(struct verb *v, struct json_out *body,
 	int rc =
 		post(v, "/v1/sandboxes/commands", v->args.rest[0], body, &a, e);
 
+	if (rc && cli_is_interrupted) {
+		/* It may have arrived: the same key finds it, to end it. */
+		v->c->http.is_cancelled = NULL;
+		answer_finish(&a);
+		rc = post(v, "/v1/sandboxes/commands", v->args.rest[0], body,
+			  &a, e);
+	}
 	if (rc)
 		return rc;
 	answer_text(a.root, "id", id, sizeof(id), "");
+	memcpy(v->c->command, id, sizeof(id));
 	if (follow(v, id, &a, e))
 		return -1;
 	if (v->c->is_json)
@@ -269,8 +339,12 @@ static int start_and_follow(struct verb *v, struct json_out *body,
 	fflush(stdout);
 	rc = outcome_exit_status(a.root);
 	if (rc && !v->c->is_json) {
+		bool is_refused = outcome_exec_refused(a.root);
+
 		outcome_text(a.root, text, sizeof(text));
-		fprintf(stderr, "hutch: %s; %s\n", text, id);
+		fprintf(stderr, "hutch: %.200s%s%s; %s\n",
+			is_refused ? v->program : "", is_refused ? ": " : "",
+			text, id);
 	}
 	return rc;
 }
@@ -286,27 +360,52 @@ static int exec(struct verb *v, struct err *e)
 	return rc;
 }
 
+/* Is the file's name one of the language that the sandbox has? */
+static int check_template(struct verb *v, const char *file, struct err *e)
+{
+	const char *of_file = source_template_of(file);
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+	char name[72];
+
+	if (!of_file && strcmp(file, "-"))
+		return err_set(e, ERR_INVALID_REQUEST, NULL,
+			       "%s: not .py, .js or .sh; - takes code of any "
+			       "name from standard input",
+			       file);
+	if (!of_file)
+		return 0;
+	if (cli_path(v->c, &path, "/v1/sandboxes/get", "sandbox",
+		     v->args.rest[0], NULL))
+		return no_memory(e);
+	if (cli_call(v->c, "GET", (char *)path.data, NULL, NULL, &a, e))
+		return -1;
+	answer_text(a.root, "template", name, sizeof(name), "");
+	if (strncmp(name, "lbb/", 4) || !strcmp(name, of_file))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, NULL,
+		       "%s is for %s, and %s is %s; - takes code of any name "
+		       "from standard input",
+		       file, of_file, v->args.rest[0], name);
+}
+
 static int run_file(struct verb *v, struct err *e)
 {
 	struct json_out j = {0};
-	char timeout[32];
 	struct source s = {
 		.file = v->args.rest[1],
 		.input = v->input,
 		.config = v->config,
 		.env = v->env,
+		.timeout_ms = v->timeout_ms,
 		.is_in_held = true,
 	};
-	int rc;
+	int rc = check_template(v, s.file, e);
 
-	if (v->timeout_s) {
-		snprintf(timeout, sizeof(timeout), "%llus",
-			 (unsigned long long)v->timeout_s);
-		s.timeout = timeout;
-	}
 	/* Told at once: what waits for its runner can be cancelled by its id.
 	 */
-	rc = source_body(&s, 0, &j.buf, e);
+	if (!rc)
+		rc = source_body(&s, 0, &j.buf, e);
 	if (!rc)
 		rc = start_and_follow(v, &j, e);
 	json_out_finish(&j);
@@ -391,12 +490,14 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		 "1 to 4, default 1", "create"},
 		{"disk", "MIB", OPT_U64, &v.disk_mib, LBB_DISK_MIB_MIN,
 		 LBB_DISK_MIB_MAX, "256 to 10240, default 4096", "create"},
-		{"idle-s", "N", OPT_U64, &v.idle_s, ENGINE_IDLE_SECONDS_MIN,
-		 ENGINE_IDLE_SECONDS_MAX,
-		 "stop after N idle seconds, default 300", "create"},
-		{"expires-s", "N", OPT_U64, &v.expires_s,
-		 ENGINE_EXPIRES_IN_SECONDS_MIN, ENGINE_EXPIRES_IN_SECONDS_MAX,
-		 "destroy after N seconds, default 3600", "create"},
+		{"idle", "TIME", OPT_TIME, &v.idle_ms,
+		 ENGINE_IDLE_SECONDS_MIN * MS_PER_S,
+		 ENGINE_IDLE_SECONDS_MAX * MS_PER_S,
+		 "stop when idle so long, 30s to 1h, default 5m", "create"},
+		{"expires", "TIME", OPT_TIME, &v.expires_ms,
+		 ENGINE_EXPIRES_IN_SECONDS_MIN * MS_PER_S,
+		 (uint64_t)ENGINE_EXPIRES_IN_SECONDS_MAX * MS_PER_S,
+		 "destroy after that, 1m to 7d, default 1h", "create"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
 		 "variable; may come many times", "create, exec, run"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
@@ -407,9 +508,9 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		 "input of run(), JSON, or @FILE; default null", "run"},
 		{"config", "JSON", OPT_TEXT, &v.config, 0, 0,
 		 "config of run(), as input", "run"},
-		{"timeout-s", "N", OPT_U64, &v.timeout_s, 1,
-		 ENGINE_TIMEOUT_MS_MAX / MS_PER_S,
-		 "seconds, 1 to 3600, default 60", "exec, run"},
+		{"timeout", "TIME", OPT_TIME, &v.timeout_ms, 1,
+		 ENGINE_TIMEOUT_MS_MAX,
+		 "seconds, or 1500ms 90s 60m; default 60", "exec, run"},
 		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
 		 "idempotency key; the same key acts once",
 		 "create, exec, run"},

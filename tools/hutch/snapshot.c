@@ -28,6 +28,8 @@ static const char help[] =
 	"keys and tokens\n"
 	"that it holds, generators of random numbers that it has seeded.\n"
 	"\n"
+	"Ctrl-C while it is taken: it is removed again.\n"
+	"\n"
 	"  snap=$(hutch snapshot create --name ready $id)\n"
 	"  hutch sandbox create --snapshot $snap\n"
 	"  hutch snapshot ls\n"
@@ -45,27 +47,62 @@ static int no_memory(struct err *e)
 	return err_set(e, ERR_INTERNAL, NULL, "no memory");
 }
 
-static int create(struct verb *v, struct err *e)
+static int create_call(struct verb *v, struct answer *a, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
-	_cleanup_answer_ struct answer a = {0};
 	struct json_out j = {0};
-	char id[ID_BYTES];
-	int rc = cli_key_make(&v->key, v->made_key, "snapshot", e);
+	int rc;
 
 	json_out_begin(&j, NULL, '{');
 	if (v->name)
 		json_out_text(&j, "name", v->name, strlen(v->name));
 	json_out_end(&j, '}');
-	if (!rc && (j.rc || cli_path(v->c, &path, "/v1/sandboxes/snapshots",
-				     "sandbox", v->args.rest[0], NULL)))
+	if (j.rc || cli_path(v->c, &path, "/v1/sandboxes/snapshots", "sandbox",
+			     v->args.rest[0], NULL))
 		rc = no_memory(e);
-	if (!rc)
+	else
 		rc = cli_call(v->c, "POST", (char *)path.data, &j.buf, v->key,
-			      &a, e);
+			      a, e);
 	json_out_finish(&j);
-	if (rc)
-		return rc;
+	return rc;
+}
+
+static int delete_call(struct verb *v, const char *snapshot, struct answer *a,
+		       struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+
+	if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "snapshot",
+		     snapshot, NULL))
+		return no_memory(e);
+	return cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, a, e);
+}
+
+/* Ctrl-C: the same key waits for what is being taken, so that it can be
+ * removed. */
+static int create_undo(struct verb *v, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0}, gone = {0};
+	char id[ID_BYTES];
+
+	v->c->http.is_cancelled = NULL;
+	if (create_call(v, &a, e))
+		return cli_interrupted(v->c, e, "no snapshot was made");
+	answer_text(a.root, "id", id, sizeof(id), "");
+	if (delete_call(v, id, &gone, e))
+		return cli_interrupted(
+			v->c, e, "hutch snapshot rm %s removes what was made",
+			id);
+	return cli_interrupted(v->c, e, "%s is removed", id);
+}
+
+static int create(struct verb *v, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	char id[ID_BYTES];
+
+	if (create_call(v, &a, e))
+		return cli_is_interrupted ? create_undo(v, e) : -1;
 	if (v->c->is_json)
 		printf("%.*s\n", (int)a.root.len, a.root.at);
 	else
@@ -122,13 +159,9 @@ static int ls(struct verb *v, struct err *e)
 
 static int rm(struct verb *v, struct err *e)
 {
-	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 
-	if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "snapshot",
-		     v->args.rest[0], NULL))
-		return no_memory(e);
-	if (cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, &a, e))
+	if (delete_call(v, v->args.rest[0], &a, e))
 		return -1;
 	if (v->c->is_json)
 		printf("%.*s\n", (int)a.root.len, a.root.at);
@@ -153,7 +186,8 @@ static int run(struct verb *v, size_t i)
 	struct err e = {0};
 	int rc;
 
-	if (cli_open(v->c, CLI_FOR_RECORDS, &e))
+	if (cli_key_make(&v->key, v->made_key, "snapshot", &e) ||
+	    cli_open(v->c, CLI_FOR_RECORDS, &e))
 		return cli_fail(v->c, &e);
 	rc = verbs[i].fn(v, &e);
 	if (rc)

@@ -11,7 +11,6 @@
 /* The daemon has the limits; this only keeps a wrong file from filling the
  * memory. */
 #define FILE_BYTES_MAX (16u << 20)
-#define TIMEOUT_MS_MAX 3600000.0 /* ENGINE_TIMEOUT_MS_MAX */
 
 static int read_fd(int fd, const char *name, struct bytes *out, struct err *e)
 {
@@ -49,7 +48,7 @@ int source_read_file(const char *path, struct bytes *out, struct err *e)
 	return read_fd(fd, path, out, e);
 }
 
-static const char *template_of(const char *file)
+const char *source_template_of(const char *file)
 {
 	static const struct {
 		const char *end, *name;
@@ -74,7 +73,7 @@ bool source_is_shell(const struct source *s)
 	const char *name = s->template_name;
 
 	if (!name)
-		name = template_of(s->file);
+		name = source_template_of(s->file);
 	return name && !strcmp(name, "lbb/shell");
 }
 
@@ -93,7 +92,7 @@ static int add_code(const struct source *s, struct json_out *j, struct err *e)
 	if (s->is_in_held)
 		return 0;
 	if (!name)
-		name = template_of(s->file);
+		name = source_template_of(s->file);
 	if (!name && strcmp(s->file, "-"))
 		return err_set(e, ERR_INVALID_REQUEST, "template",
 			       "%s: not .py, .js or .sh; name a --template",
@@ -145,38 +144,14 @@ int source_put_env(struct json_out *j, const struct opt_list *env,
 		    !utf8_is_valid(item, strlen(item)))
 			return err_set(e, ERR_ENV_INVALID, "env",
 				       "--env %s: not a name", name);
+		for (size_t k = 0; k < i; k++)
+			if (!strncmp(env->items[k], item, len + 1))
+				return err_set(e, ERR_ENV_INVALID, "env",
+					       "--env %s: given twice", name);
 		json_out_str(j, name, eq + 1);
 	}
 	json_out_end(j, '}');
 	return 0;
-}
-
-/* "90", "1.5", "90s", "1500ms", "10m" */
-static int add_timeout(struct json_out *j, const char *text, struct err *e)
-{
-	static const struct {
-		const char *unit;
-		double ms;
-	} units[] = {{"", 1000}, {"s", 1000}, {"ms", 1}, {"m", 60000}};
-	char *end;
-	double n;
-
-	if (!text)
-		return 0;
-	n = strtod(text, &end);
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
-		if (end == text || strcmp(end, units[i].unit))
-			continue;
-		if (!(n * units[i].ms >= 1 &&
-		      n * units[i].ms <= TIMEOUT_MS_MAX))
-			break;
-		json_out_u64(j, "timeout_ms", (uint64_t)(n * units[i].ms));
-		return 0;
-	}
-	return err_set(e, ERR_TIMEOUT_INVALID, "timeout",
-		       "--timeout %s: expected seconds, or a number with ms, "
-		       "s or m, up to 60m",
-		       text);
 }
 
 static void add_limits(struct json_out *j, const struct source *s)
@@ -208,8 +183,8 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 		rc = add_json(&j, "config", s->config, e);
 	if (!rc)
 		rc = source_put_env(&j, &s->env, e);
-	if (!rc)
-		rc = add_timeout(&j, s->timeout, e);
+	if (s->timeout_ms)
+		json_out_u64(&j, "timeout_ms", s->timeout_ms);
 	add_limits(&j, s);
 	json_out_end(&j, '}');
 	json_out_u64(&j, "wait_ms", wait_ms);

@@ -10,8 +10,9 @@
 
 struct source {
 	const char *file; /* "-" = standard input */
-	const char *input, *config, *template_name, *timeout;
-	uint64_t memory_mib, vcpus, disk_mib; /* 0 = the daemon's default */
+	const char *input, *config, *template_name;
+	/* 0 = the daemon's default */
+	uint64_t memory_mib, vcpus, disk_mib, timeout_ms;
 	struct opt_list env;
 	bool is_in_held; /* the sandbox is there: no template, no limits */
 };
@@ -27,6 +28,8 @@ int source_put_env(struct json_out *j, const struct opt_list *env,
 /* What a file holds, "-" = standard input.  0 or -1 with `e`. */
 int source_read_file(const char *path, struct bytes *out, struct err *e);
 
+/* The template that a file's name stands for, or NULL. */
+const char *source_template_of(const char *file);
 bool source_is_shell(const struct source *s);
 
 #endif
