@@ -6,7 +6,7 @@
  * holds a head, a request and an answer; both are frames of guest_proto.h, so
  * the lane is a second way for the same bytes:
  *
- *   request   one frame GP_RUN
+ *   request   one frame GP_RUN; in parts where it is longer than its area
  *   answer    STARTED, OUTPUT*, ENDED of that command, in this order
  *
  * A snapshot is taken at the first READY, before BIND.  The first request of a
@@ -21,8 +21,9 @@
  *   runner rings ANSWERED   the VMM parks all vCPUs and copies the answer out
  *
  *        READY -> REQUEST -> FINISHING -> ANSWERED
- *          |         `-> ADOPTED              VMM, while the vCPUs are parked
- *          `-> CLOSED                         runner, resumed without a request
+ *         | |        `-> ADOPTED              VMM, while the vCPUs are parked
+ *         | `-> PART -> READY                 the runner took it: the next one
+ *         `-> CLOSED                          runner, resumed without a request
  *
  * A run that takes long is adopted: from then on it is init's command (GP_ADOPT
  * on the channel), and the runner answers init.  The runner decides by one
@@ -42,7 +43,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define LANE_VERSION	1
+#define LANE_VERSION	2
 #define LANE_PAGE_BYTES (2u << 20)
 /* Lanes of a VM: one a waiting runner. */
 #define LANES_MAX 4
@@ -51,6 +52,8 @@
 #define LANE_ANSWER_OFF	       (1u << 20)
 #define LANE_REQUEST_BYTES_MAX (LANE_ANSWER_OFF - LANE_REQUEST_OFF)
 #define LANE_ANSWER_BYTES_MAX  (LANE_PAGE_BYTES - LANE_ANSWER_OFF)
+/* Of a request in parts: any RUN, with room for BIND before it. */
+#define LANE_WHOLE_BYTES_MAX (5u << 20)
 
 enum lane_state {
 	LANE_CLOSED = 0, /* the runner waits elsewhere, or is not there */
@@ -59,6 +62,7 @@ enum lane_state {
 	LANE_FINISHING = 3,
 	LANE_ANSWERED = 4,
 	LANE_ADOPTED = 5,
+	LANE_PART = 6, /* not the last of a request */
 };
 
 /* At the start of the page; little endian. */

@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define VMM_CTL_VERSION	   2
+#define VMM_CTL_VERSION	   3
 #define VMM_BODY_BYTES_MAX 65536
 #define VMM_REPLY	   0x100u
 
@@ -83,7 +83,9 @@ struct vmm_open {
 /*
  * RUN: the pieces of one request, in order, total <= LANE_REQUEST_BYTES_MAX;
  * the last one (offset + its bytes == total) starts the run.  The VM must be
- * parked with that lane READY: -EBUSY otherwise, and nothing has changed.
+ * parked with that lane READY: -EBUSY otherwise, and nothing has changed.  A
+ * longer request is some of these, all but the last with VMM_LANE_IS_PART: the
+ * guest takes the part, and READY asks for the next.
  * ADOPT: offset and total 0.  0 = adopted, the guest goes on; -EALREADY: the
  * answer is being written or there, VMM_LANE_ANSWER follows or came; -ENOENT:
  * no request is open.
@@ -93,8 +95,9 @@ struct vmm_open {
 struct vmm_lane {
 	uint32_t lane;
 	uint32_t offset, total; /* bytes */
-	uint32_t pad;
+	uint32_t flags;
 };
+#define VMM_LANE_IS_PART 1u
 static_assert(sizeof(struct vmm_lane) == 16, "wire");
 /* Bytes that one piece takes. */
 #define VMM_LANE_PIECE_BYTES_MAX (VMM_BODY_BYTES_MAX - sizeof(struct vmm_lane))

@@ -15,21 +15,28 @@ static void test_ring(uint32_t number);
 #include <cmocka.h>
 // clang-format on
 
-static struct bytes request;	 /* given at the next READY */
+static struct bytes request;	 /* given at the next READY, */
+static size_t part_bytes, given; /* so much at a time */
 static uint32_t rung[8], n_rung; /* states seen at the bell */
 static int user[2];		 /* write ends of the streams */
 
 static void test_ring(uint32_t number)
 {
+	size_t len;
+	bool is_part;
+
 	assert_int_equal(number, 0);
 	rung[n_rung++ % 8] = lane.head->state;
 	if (lane.head->state != LANE_READY || !request.len)
 		return;
-	memcpy(page_at(LANE_REQUEST_OFF), request.data,
-	       request.len < LANE_REQUEST_BYTES_MAX ? request.len
-						    : LANE_REQUEST_BYTES_MAX);
-	lane.head->request_len = (uint32_t)request.len;
-	lane.head->state = LANE_REQUEST;
+	len = request.len - given;
+	is_part = len > part_bytes;
+	if (is_part)
+		len = part_bytes;
+	memcpy(page_at(LANE_REQUEST_OFF), request.data + given, len);
+	given = is_part ? given + len : 0;
+	lane.head->request_len = (uint32_t)len;
+	lane.head->state = is_part ? LANE_PART : LANE_REQUEST;
 }
 
 static int setup(void **state)
@@ -45,6 +52,8 @@ static int setup(void **state)
 	}
 	assert_int_equal(lane_open(0, page, p[0][0], p[1][0]), 0);
 	n_rung = 0;
+	part_bytes = LANE_REQUEST_BYTES_MAX;
+	given = 0;
 	return 0;
 }
 
@@ -58,22 +67,29 @@ static int teardown(void **state)
 	bytes_finish(&lane.env);
 	bytes_finish(&lane.ended);
 	bytes_finish(&lane.answer);
+	bytes_finish(&lane.whole);
 	bytes_finish(&request);
 	munmap(lane.head, LANE_PAGE_BYTES);
 	return 0;
 }
 
-static void ask(uint64_t cmd, uint64_t head_max, uint64_t tail_max)
+static void ask_code(uint64_t cmd, uint64_t head_max, uint64_t tail_max,
+		     const char *code, size_t code_len)
 {
 	_cleanup_bytes_ struct bytes b = {0};
 	struct writer w = {.out = &b};
 
 	wire_put_map(&w, 3);
-	wire_put_bytes(&w, GP_RUN_CODE, "code", 4);
+	wire_put_bytes(&w, GP_RUN_CODE, code, code_len);
 	wire_put_uint(&w, GP_RUN_HEAD_MAX, head_max);
 	wire_put_uint(&w, GP_RUN_TAIL_MAX, tail_max);
 	request.len = 0;
 	assert_int_equal(frame_append(&request, GP_RUN, cmd, b.data, b.len), 0);
+}
+
+static void ask(uint64_t cmd, uint64_t head_max, uint64_t tail_max)
+{
+	ask_code(cmd, head_max, tail_max, "code", 4);
 }
 
 /* Walks over the answer: bytes of each stream, and ENDED's first two values. */
@@ -246,6 +262,64 @@ static void bad_requests(void **state)
 	}
 }
 
+/* What does not fit comes in parts; the runner rings for each. */
+static void in_parts(void **state)
+{
+	static char code[3 << 20];
+	static const struct {
+		size_t len, part;
+	} cases[] = {
+		{sizeof(code), LANE_REQUEST_BYTES_MAX},
+		{LANE_REQUEST_BYTES_MAX, LANE_REQUEST_BYTES_MAX},
+		{4, 1}, /* not even a head at once */
+		{4, sizeof(struct gp_head)},
+		{1000, 999},
+		{5, LANE_REQUEST_BYTES_MAX}, /* and one that is whole again */
+	};
+	struct lane_run r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(code); i++)
+		code[i] = (char)(i * 7 + i / 251);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		size_t len = cases[i].len;
+
+		part_bytes = cases[i].part;
+		n_rung = 0;
+		ask_code(i + 1, 100, 100, code, len);
+		assert_int_equal(lane_wait(&r), LANE_END_RUN);
+		assert_int_equal(n_rung,
+				 (request.len + part_bytes - 1) / part_bytes);
+		assert_int_equal(r.code.len, len);
+		assert_memory_equal(r.code.data, code, len);
+		assert_int_equal(lane_finish(RUNNER_RESULT, 0, "1", 1),
+				 LANE_END_TOLD);
+		assert_int_equal(answer_read(i + 1).how, GP_END_EXITED);
+	}
+}
+
+/* The monitor's words are taken as they are; none of them does harm. */
+static void bad_parts(void **state)
+{
+	static char code[LANE_WHOLE_BYTES_MAX - (2u << 20)];
+	struct lane_run r;
+
+	(void)state;
+	/* Larger than any request. */
+	ask_code(7, 100, 100, code, sizeof(code));
+	assert_int_equal(bytes_append(&request, code, 2u << 20), 0);
+	assert_int_equal(lane_wait(&r), LANE_END_TOLD);
+	assert_int_equal(answer_read(7).how, GP_END_NOT_STARTED);
+	/* The frame says another length than its parts have. */
+	ask_code(8, 100, 100, code, 2 << 20);
+	request.len--;
+	assert_int_equal(lane_wait(&r), LANE_END_TOLD);
+	assert_int_equal(answer_read(8).how, GP_END_NOT_STARTED);
+	/* And it is over with the request. */
+	ask(9, 100, 100);
+	assert_int_equal(lane_wait(&r), LANE_END_RUN);
+}
+
 static void a_fork_says_nothing(void **state)
 {
 	struct lane_run r;
@@ -274,6 +348,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(full_pipes, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_requests, setup, teardown),
+		cmocka_unit_test_setup_teardown(in_parts, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fork_says_nothing, setup,
 						teardown),
 	};

@@ -126,17 +126,22 @@ static void on_open_reply(struct control *c, struct request *r)
 static void on_lane_run(struct control *c, struct request *r)
 {
 	struct vmm_lane p;
+	bool is_part = false;
 	int ret = -EPROTO;
 
 	if (r->head.len >= sizeof(p)) {
 		uint32_t len = r->head.len - (uint32_t)sizeof(p);
 
 		memcpy(&p, r->body, sizeof(p));
-		ret = lanes_request(&c->vm->lanes, p.lane, p.offset, p.total,
-				    r->body + sizeof(p), len);
+		is_part = p.flags & VMM_LANE_IS_PART;
+		if (!(p.flags & ~VMM_LANE_IS_PART))
+			ret = (is_part ? lanes_part : lanes_request)(
+				&c->vm->lanes, p.lane, p.offset, p.total,
+				r->body + sizeof(p), len);
 	}
 	if (ret == 1) {
-		trace_lane(c->vm->trace, p.lane, "run", p.total);
+		trace_lane(c->vm->trace, p.lane, is_part ? "part" : "run",
+			   p.total);
 		fault_point(FAULT_VMM_RUN);
 		vm_resume(c->vm);
 		fault_point(FAULT_VMM_RUNNING);

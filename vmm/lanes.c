@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LANE_BITS	 4 /* of a PAGE write: the lane; the rest is the page */
-#define LANE_HEAD_STATES (LANE_ADOPTED + 1)
+#define LANE_HEAD_STATES (LANE_PART + 1)
 
 /* The own state after a ring, by what the head says; none = a stray. */
 static const uint8_t after_ring[LANE_OWN_STATES][LANE_HEAD_STATES] = {
@@ -27,6 +27,7 @@ static const struct {
 	[LANE_FINISHING] = {-EALREADY, LANE_OWN_OPEN},
 	[LANE_ANSWERED] = {-EALREADY, LANE_OWN_OPEN},
 	[LANE_ADOPTED] = {-ENOENT, LANE_OWN_CLOSED},
+	[LANE_PART] = {-ENOENT, LANE_OWN_CLOSED},
 };
 
 void lanes_init(struct lanes *l, struct mem *mem)
@@ -179,9 +180,9 @@ static int piece_add(struct lanes *l, struct lane *lane, uint32_t offset,
 }
 
 /* The runner's version stays; no vCPU runs, so the order does not matter. */
-static int open_it(struct lanes *l, struct lane *lane)
+static int open_it(struct lanes *l, struct lane *lane, enum lane_state state)
 {
-	struct lane_head head = {.state = LANE_REQUEST,
+	struct lane_head head = {.state = state,
 				 .request_len = lane->request_total};
 	size_t at = offsetof(struct lane_head, state);
 
@@ -192,8 +193,9 @@ static int open_it(struct lanes *l, struct lane *lane)
 	return 1;
 }
 
-int lanes_request(struct lanes *l, uint32_t i, uint32_t offset, uint32_t total,
-		  const void *bytes, uint32_t len)
+static int piece_take(struct lanes *l, uint32_t i, uint32_t offset,
+		      uint32_t total, const void *bytes, uint32_t len,
+		      enum lane_state state)
 {
 	struct lane *lane;
 	int r;
@@ -207,9 +209,21 @@ int lanes_request(struct lanes *l, uint32_t i, uint32_t offset, uint32_t total,
 	else
 		r = piece_add(l, lane, offset, total, bytes, len);
 	if (r == 1)
-		r = open_it(l, lane);
+		r = open_it(l, lane, state);
 	pthread_mutex_unlock(&l->lock);
 	return r;
+}
+
+int lanes_request(struct lanes *l, uint32_t i, uint32_t offset, uint32_t total,
+		  const void *bytes, uint32_t len)
+{
+	return piece_take(l, i, offset, total, bytes, len, LANE_REQUEST);
+}
+
+int lanes_part(struct lanes *l, uint32_t i, uint32_t offset, uint32_t total,
+	       const void *bytes, uint32_t len)
+{
+	return piece_take(l, i, offset, total, bytes, len, LANE_PART);
 }
 
 static int adopt_open(struct lanes *l, struct lane *lane)

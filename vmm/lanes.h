@@ -107,6 +107,9 @@ bool lanes_take(struct lanes *l, struct lane_news *ret);
  */
 int lanes_request(struct lanes *l, uint32_t lane, uint32_t offset,
 		  uint32_t total, const void *bytes, uint32_t len);
+/* The same of a part that is not the last one of a request. */
+int lanes_part(struct lanes *l, uint32_t lane, uint32_t offset, uint32_t total,
+	       const void *bytes, uint32_t len);
 /* 0 = adopted; -EALREADY, -ENOENT as in vmm_ctl.h; -EPROTO: no such lane. */
 int lanes_adopt(struct lanes *l, uint32_t lane);
 /* The vCPUs are about to go on: a lane that is READY got no request. */

@@ -17,7 +17,7 @@
 #define RAM	     (7u << 20)
 #define PAGE_AT	     (gpa_t) LANE_PAGE_BYTES
 #define PAGE_WRITE   (1u << LANE_BITS)
-#define HEAD_UNKNOWN (LANE_ADOPTED + 1)
+#define HEAD_UNKNOWN (LANE_PART + 1)
 
 static struct mem ram;
 static struct lanes lanes;
@@ -339,6 +339,32 @@ static void requests_in_pieces(void **unused)
 	assert_int_equal(h.answer_len, 0);
 }
 
+/* All but the last part of a long request: READY again asks for the next. */
+static void requests_in_parts(void **unused)
+{
+	struct lane_news n;
+
+	(void)unused;
+	go_to(LANE_OWN_READY);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(lanes_part(&lanes, 0, 0, 4, "ab", 2), 0);
+		assert_int_equal(lanes_part(&lanes, 0, 2, 4, "cd", 2), 1);
+		assert_int_equal(head_get().state, LANE_PART);
+		assert_int_equal(head_get().request_len, 4);
+		assert_int_equal(lanes_request(&lanes, 0, 0, 1, "e", 1),
+				 -EBUSY);
+		assert_int_equal(ring(LANE_READY), LANE_PARK);
+		assert_true(lanes_take(&lanes, &n));
+		assert_false(n.is_answer);
+	}
+	assert_int_equal(lanes_request(&lanes, 0, 0, 1, "e", 1), 1);
+	assert_int_equal(head_get().state, LANE_REQUEST);
+	/* A part is not to be adopted: nothing runs. */
+	go_to(LANE_OWN_READY);
+	assert_int_equal(lanes_part(&lanes, 0, 0, 1, "a", 1), 1);
+	assert_int_equal(lanes_adopt(&lanes, 0), -ENOENT);
+}
+
 static void wrong_pieces(void **unused)
 {
 	static const uint8_t bytes[16];
@@ -463,6 +489,7 @@ int main(void)
 		cmocka_unit_test(news_of_two_lanes),
 		cmocka_unit_test(storms_are_slowed_then_stopped),
 		cmocka_unit_test(requests_in_pieces),
+		cmocka_unit_test(requests_in_parts),
 		cmocka_unit_test(wrong_pieces),
 		cmocka_unit_test(answers_have_a_length),
 		cmocka_unit_test(saved_and_loaded),

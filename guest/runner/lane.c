@@ -38,6 +38,8 @@ struct lane {
 	volatile char *owner;	/* a page that forks find wiped */
 	struct stream out[2];
 	struct bytes env, ended, answer;
+	struct bytes whole;    /* a request that came in parts, up to now */
+	int whole_rc;	       /* why it cannot be read */
 	struct rusage from[2]; /* self, children: when the wait began */
 	uint64_t cmd;
 	uint32_t prefix; /* of the answer: init's BOUND */
@@ -305,18 +307,54 @@ static uint64_t cap_of(const struct wire_value *v)
 	return v->is_set ? v->u : OUTPUT_CAP_BYTES_DEFAULT;
 }
 
-static int request_take(struct lane_run *ret, char *why, size_t why_cap)
+/* What is in the page now goes behind what came before. */
+static void part_take(void)
 {
 	size_t len = __atomic_load_n(&lane.head->request_len, __ATOMIC_RELAXED);
-	const uint8_t *at = page_at(LANE_REQUEST_OFF);
+
+	if (len > LANE_REQUEST_BYTES_MAX ||
+	    lane.whole.len + len > LANE_WHOLE_BYTES_MAX)
+		lane.whole_rc = -EPROTO;
+	else if (!lane.whole_rc)
+		lane.whole_rc = bytes_append(&lane.whole,
+					     page_at(LANE_REQUEST_OFF), len);
+}
+
+/* The frame where it is: in the page, or in `whole`. */
+static int request_find(const uint8_t **ret, size_t *ret_len)
+{
+	*ret = page_at(LANE_REQUEST_OFF);
+	*ret_len = __atomic_load_n(&lane.head->request_len, __ATOMIC_RELAXED);
+	if (*ret_len > LANE_REQUEST_BYTES_MAX)
+		return -EPROTO;
+	if (!lane.whole.len && !lane.whole_rc)
+		return 0;
+	part_take();
+	*ret = lane.whole.data;
+	*ret_len = lane.whole.len;
+	return lane.whole_rc;
+}
+
+static int request_take(struct lane_run *ret, char *why, size_t why_cap)
+{
+	const uint8_t *at;
 	struct wire_map m;
 	struct gp_head h;
+	size_t len;
 	int rc;
 
+	/* Whom a refusal is for, also when the rest cannot be read. */
+	at = lane.whole.len >= sizeof(h) ? lane.whole.data
+					 : page_at(LANE_REQUEST_OFF);
 	memcpy(&h, at, sizeof(h));
 	lane.cmd = h.cmd;
-	if (len < sizeof(h) || len > LANE_REQUEST_BYTES_MAX ||
-	    h.len != len - sizeof(h) || h.type != GP_RUN) {
+	rc = request_find(&at, &len);
+	if (rc == -ENOMEM) {
+		snprintf(why, why_cap, "RUN: no memory for its parts");
+		return rc;
+	}
+	if (rc || len < sizeof(h) || h.len != len - sizeof(h) ||
+	    h.type != GP_RUN) {
 		snprintf(why, why_cap, "RUN: not one frame on the lane");
 		return -EPROTO;
 	}
@@ -362,11 +400,17 @@ int lane_wait(struct lane_run *ret)
 	char why[128];
 
 	lane.prefix = 0;
+	lane.whole.len = 0;
+	lane.whole_rc = 0;
 	ret->was_unbound = turn_wait();
 	if (ret->was_unbound)
 		lane.prefix = lane.head->answer_len;
 	else
 		ready_ring();
+	while (state_now() == LANE_PART) {
+		part_take();
+		ready_ring();
+	}
 	if (state_now() == LANE_ANSWERED)
 		return LANE_END_BOUND;
 	if (state_now() == LANE_CLOSED || state_move(LANE_READY, LANE_CLOSED))

@@ -15,6 +15,7 @@
 #define WRONG_PIECE   95
 
 static struct bytes request; /* the last one, whole */
+static size_t part;	     /* of it: where the part under way begins */
 
 uint32_t lanes_of(const char *script)
 {
@@ -56,8 +57,28 @@ static void take_adopt(int status)
 
 #define NO_REPLY 1
 
-/* The pieces of one request; true: that was the last. */
-static bool take_piece(int status)
+static void tell_lane(uint32_t type, uint32_t lane, uint32_t offset,
+		      uint32_t total, const void *p, size_t len)
+{
+	static uint8_t body[VMM_BODY_BYTES_MAX];
+	struct vmm_lane l = {.lane = lane, .offset = offset, .total = total};
+
+	memcpy(body, &l, sizeof(l));
+	if (len)
+		memcpy(body + sizeof(l), p, len);
+	tell(type, 0, body, (uint32_t)(sizeof(l) + len));
+}
+
+static void tell_ready(void)
+{
+	tell_lane(VMM_LANE_READY, 0, 0, 0, NULL, 0);
+}
+
+enum taken { TAKEN_PIECE, TAKEN_PART, TAKEN_LAST };
+
+/* One piece of a request.  `is_hasty` rings for the next part before it
+ * replies. */
+static enum taken take_piece_as(int status, bool is_hasty)
 {
 	static uint8_t body[VMM_BODY_BYTES_MAX];
 	struct vmm_msg m = take(VMM_LANE_RUN, body);
@@ -66,21 +87,54 @@ static bool take_piece(int status)
 
 	memcpy(&l, body, sizeof(l));
 	if (l.lane || !len || l.total > LANE_REQUEST_BYTES_MAX ||
-	    l.offset != request.len || len > l.total - l.offset ||
+	    l.flags & ~VMM_LANE_IS_PART || l.offset != request.len - part ||
+	    len > l.total - l.offset ||
 	    bytes_append(&request, body + sizeof(l), len))
 		exit(WRONG_PIECE);
+	if (request.len - part < l.total) {
+		if (status != NO_REPLY)
+			answer(&m, status);
+		return TAKEN_PIECE;
+	}
+	if (is_hasty && l.flags)
+		tell_ready();
 	if (status != NO_REPLY)
 		answer(&m, status);
-	return request.len == l.total;
+	part = l.flags ? request.len : 0;
+	return l.flags ? TAKEN_PART : TAKEN_LAST;
+}
+
+static enum taken take_piece(int status)
+{
+	return take_piece_as(status, false);
+}
+
+/* One part of more, whole. */
+static void take_part(void)
+{
+	enum taken t;
+
+	while ((t = take_piece(0)) != TAKEN_PART)
+		if (t == TAKEN_LAST)
+			exit(WRONG_PIECE);
+}
+
+/* All of a request, as a runner takes it. */
+static void take_all(bool is_hasty)
+{
+	enum taken t;
+
+	while ((t = take_piece_as(0, is_hasty)) != TAKEN_LAST)
+		if (t == TAKEN_PART && !is_hasty)
+			tell_ready();
 }
 
 /* It has to be one frame RUN, whole. */
-static void take_run(void)
+static void take_run(bool is_hasty)
 {
 	struct gp_head head;
 
-	while (!take_piece(0))
-		continue;
+	take_all(is_hasty);
 	memcpy(&head, request.data, sizeof(head));
 	if (head.type != GP_RUN || head.cmd != 1 ||
 	    head.len != request.len - sizeof(head))
@@ -93,7 +147,7 @@ static void take_bind(int status)
 {
 	struct gp_head head;
 
-	if (!take_piece(status))
+	if (take_piece(status) != TAKEN_LAST)
 		exit(WRONG_PIECE);
 	memcpy(&head, request.data, sizeof(head));
 	if (head.type != GP_BIND || head.len != request.len - sizeof(head))
@@ -107,8 +161,7 @@ static void take_both(void)
 	struct gp_head head;
 	size_t bind;
 
-	while (!take_piece(0))
-		continue;
+	take_all(false);
 	memcpy(&head, request.data, sizeof(head));
 	bind = sizeof(head) + head.len;
 	if (head.type != GP_BIND || bind > request.len - sizeof(head))
@@ -118,18 +171,6 @@ static void take_both(void)
 	    head.len != request.len - bind - sizeof(head))
 		exit(WRONG_PIECE);
 	request.len = 0;
-}
-
-static void tell_lane(uint32_t type, uint32_t lane, uint32_t offset,
-		      uint32_t total, const void *p, size_t len)
-{
-	static uint8_t body[VMM_BODY_BYTES_MAX];
-	struct vmm_lane l = {.lane = lane, .offset = offset, .total = total};
-
-	memcpy(body, &l, sizeof(l));
-	if (len)
-		memcpy(body + sizeof(l), p, len);
-	tell(type, 0, body, (uint32_t)(sizeof(l) + len));
 }
 
 #define FRAME(b, type, str) frame_append(b, type, 1, str, sizeof(str) - 1)
@@ -258,25 +299,18 @@ static bool play_bell(char c)
 	}
 }
 
-bool play_lane(char c)
+/* A request, or some of it. */
+static bool play_request(char c)
 {
-	if (play_bell(c))
-		return true;
 	switch (c) {
-	case 'N': /* said before: see lanes_of */
-	case 'G':
-		return true;
-	case 'a': /* of a template that is made */
-		wait_for_frame(GP_ARM);
-		return true;
-	case 'y':
-		tell_lane(VMM_LANE_READY, 0, 0, 0, NULL, 0);
-		return true;
-	case 'Y':
-		tell_lane(VMM_LANE_READY, LANES_MAX, 0, 0, NULL, 0);
-		return true;
 	case 'q':
-		take_run();
+		take_run(false);
+		return true;
+	case '=':
+		take_run(true);
+		return true;
+	case '-':
+		take_part();
 		return true;
 	case 'i':
 		take_piece(0);
@@ -286,6 +320,28 @@ bool play_lane(char c)
 		return true;
 	case 'I':
 		take_piece(-EBUSY);
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool play_lane(char c)
+{
+	if (play_bell(c) || play_request(c))
+		return true;
+	switch (c) {
+	case 'N': /* said before: see lanes_of */
+	case 'G':
+		return true;
+	case 'a': /* of a template that is made */
+		wait_for_frame(GP_ARM);
+		return true;
+	case 'y':
+		tell_ready();
+		return true;
+	case 'Y':
+		tell_lane(VMM_LANE_READY, LANES_MAX, 0, 0, NULL, 0);
 		return true;
 	case 'm': /* as it should be */
 	case 'M':

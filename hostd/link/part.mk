@@ -5,7 +5,7 @@
 LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
 	vmm_args.c cgroup.c channel.c work.c gp_up.c gp_down.c session.c vm.c \
 	vm_command.c vm_start.c vm_stop.c vm_snapshot.c vm_from.c snapshot.c space.c \
-	vm_pool.c vm_lane.c vm_bell.c shape.c \
+	vm_pool.c vm_lane.c vm_lane_give.c vm_bell.c shape.c \
 	key.c cache.c cache_prune.c \
 	check.c template.c maker.c boot_log.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)

@@ -8,7 +8,7 @@
  * A snapshot with a lane was taken at its bell (api/lane.h), so READY is the
  * first that is heard of such a VM, which does nothing until it is answered:
  *
- *   one RUN that fits   BIND and RUN go by the lane, in one request (SENDING);
+ *   one RUN             BIND and RUN go by the lane, in one request (SENDING);
  *                       BOUND is the first frame of the answer, or comes by the
  *                       channel when the run was adopted
  *   of the pool         BIND alone, then RESUME: the runner seeds itself and
@@ -24,9 +24,6 @@
 #include "lane.h"
 #include "vm_priv.h"
 #include <errno.h>
-
-/* Room of BIND before RUN in one request. */
-#define BIND_FRAME_BYTES_MAX 1024
 
 static void not_heard(struct vm *vm, int rc)
 {
@@ -79,12 +76,6 @@ static void by_channel_resume(struct vm *vm)
 
 /* ---- by the lane ------------------------------------------------------- */
 
-static bool takes_both(const struct vm *vm)
-{
-	return vm_lane_takes(vm) &&
-	       vm->early.len <= LANE_REQUEST_BYTES_MAX - BIND_FRAME_BYTES_MAX;
-}
-
 /* `early` becomes BIND and what it was. */
 static int bind_before(struct vm *vm)
 {
@@ -117,7 +108,7 @@ void vm_bell_run(struct vm *vm, const struct lane_said *said)
 	if (!lane_is_known(vm, said))
 		return;
 	vm->ready_us = clock_mono_us();
-	if (!vm->link->has_lane || !takes_both(vm)) {
+	if (!vm->link->has_lane || !vm_lane_takes(vm)) {
 		by_channel_resume(vm);
 		return;
 	}

@@ -31,14 +31,16 @@ static void test_good(void **state)
 		const char *script;
 		unsigned by_lane, adopted;
 		bool is_off;
+		size_t code_len;
 	} t[] = {
-		{"Ny45", 1, 0, false},
-		{"NWyW4W5", 1, 0, false},
+		{"Ny45", 1, 0, false, 1},
+		{"Ny45", 1, 0, false, 3 << 20}, /* in parts */
+		{"NWyW4W5", 1, 0, false, 1},
 		/* It takes long: BOUND comes by the channel. */
-		{"Ny4vA0soE", 1, 1, false},
-		{"Ny4V5", 1, 0, false},
-		{"NyzbrsoE", 0, 0, true},
-		{"brsoE", 0, 0, false},
+		{"Ny4vA0soE", 1, 1, false, 1},
+		{"Ny4V5", 1, 0, false, 1},
+		{"NyzbrsoE", 0, 0, true, 1},
+		{"brsoE", 0, 0, false, 1},
 	};
 
 	(void)state;
@@ -47,6 +49,7 @@ static void test_good(void **state)
 		struct seen s = {.destroy_on_end = 1};
 
 		lnk->has_lane = !t[i].is_off;
+		run_code_len = t[i].code_len;
 		play(t[i].script, &s);
 		assert_good(&s, t[i].script);
 		assert_int_equal(stats().lane_runs - before.lane_runs,
@@ -54,6 +57,7 @@ static void test_good(void **state)
 		assert_int_equal(stats().lane_adopted - before.lane_adopted,
 				 t[i].adopted);
 	}
+	run_code_len = 1;
 }
 
 /* Nothing is restored in its place: it is what would be restored. */

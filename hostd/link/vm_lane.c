@@ -5,8 +5,8 @@
  *   ARMED      bound by its lane; the runner seeds itself.  READY makes it
  *              POOLED, parked; without READY in time it is paused and POOLED
  *              as a VM without a lane is
- *   SENDING    claimed, or restored, for one RUN: pieces of its frame go to the
- *              VMM, those of BIND before it when it was restored (vm_bell.c)
+ *   SENDING    claimed, or restored, for one RUN: its frame goes to the VMM
+ *              (vm_lane_give.c)
  *   GIVEN      the last one left; the VMM's reply is awaited
  *   OPEN       user code runs; the answer is awaited
  *   ADOPTING   it takes long, or shall be killed: ADOPT was asked for
@@ -38,13 +38,6 @@
 #include <errno.h>
 
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
-/*
- * A run that has not answered by then becomes a command of init, which can
- * kill it and report its output while it goes on.  Far beyond what a short run
- * takes, and short for a person who waits for the first output.
- */
-#define LANE_ADOPT_MS 250
-
 enum lane_event {
 	LEV_READY,
 	LEV_ANSWER, /* a piece of it */
@@ -170,120 +163,12 @@ static void ready_restoring(struct vm *vm, const struct lane_said *said)
 		vm_bell_pooled(vm, said);
 }
 
-/* ---- the request ------------------------------------------------------ */
+/* ---- the request (vm_lane_give.c) ------------------------------------- */
 
-bool vm_lane_takes(const struct vm *vm)
+static void part_wanted(struct vm *vm, const struct lane_said *said)
 {
-	const struct bytes *b = &vm->early;
-	struct gp_head head;
-
-	if (b->len < sizeof(head) || b->len > LANE_REQUEST_BYTES_MAX)
-		return false;
-	memcpy(&head, b->data, sizeof(head));
-	return head.type == GP_RUN && head.len == b->len - sizeof(head);
-}
-
-/* All that the socket takes now; 0 or -errno. */
-static int send_pieces(struct vm *vm)
-{
-	struct lane *a = &vm->lane;
-
-	while (a->sent < a->request_len) {
-		struct vmm_lane l = {.lane = a->idx,
-				     .offset = a->sent,
-				     .total = a->request_len};
-		size_t len = a->request_len - a->sent;
-		int rc;
-
-		if (len > VMM_LANE_PIECE_BYTES_MAX)
-			len = VMM_LANE_PIECE_BYTES_MAX;
-		rc = vmm_lane_run(vm->vmm, &l, vm->early.data + a->sent, len);
-		if (rc)
-			return rc == -EAGAIN ? 0 : rc;
-		a->sent += (uint32_t)len;
-	}
-	vm->is_claimed = false;
-	vm->state = VM_LANE_GIVEN;
-	a->given_ms = clock_mono_ms();
-	return 0;
-}
-
-uint64_t vm_lane_command(const struct vm *vm)
-{
-	struct gp_head head;
-
-	memcpy(&head, vm->early.data, sizeof(head));
-	return head.cmd;
-}
-
-int vm_lane_give(struct vm *vm, uint64_t cmd)
-{
-	vm->state = VM_LANE_SENDING;
-	vm->lane.is_ready = false;
-	vm->lane.cmd = cmd;
-	vm->lane.request_len = (uint32_t)vm->early.len;
-	vm->lane.sent = 0;
-	return send_pieces(vm);
-}
-
-/* Nothing ran.  A restored VM is what would be tried next, and only once. */
-static void not_taken(struct vm *vm)
-{
-	if (vm->lane.is_bind)
-		vm_end(vm, END_VM_LOST,
-		       "hutch-vmm did not take the run of the restored VM");
-	else
-		vm_pooled_instead(vm);
-}
-
-void vm_lane_writable(void *ctx)
-{
-	struct vm *vm = ctx;
-
-	if (vm->state == VM_LANE_SENDING && send_pieces(vm))
-		not_taken(vm);
-}
-
-/* The frame is where it belongs; what stands behind it stays. */
-static int request_drop(struct vm *vm)
-{
-	struct bytes rest = {0};
-	int rc = bytes_append_secret(&rest,
-				     vm->early.data + vm->lane.request_len,
-				     vm->early.len - vm->lane.request_len);
-
-	bytes_finish_secret(&vm->early);
-	vm->early = rest;
-	return rc;
-}
-
-static void run_taken(struct vm *vm, const struct lane_said *said)
-{
-	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
-	int64_t after_ms = LANE_ADOPT_MS;
-
-	(void)said;
-	fault_point(FAULT_CLAIM_RESUMED);
-	if (c && c->timeout_ms && c->timeout_ms < LANE_ADOPT_MS)
-		after_ms = c->timeout_ms;
-	if (request_drop(vm)) {
-		vm_end(vm, END_VM_LOST, "the host is out of memory");
-		return;
-	}
-	vm->state = VM_LANE_OPEN;
-	vm->link->stats.lane_runs++;
-	vm->lane.adopt_at_ms = vm->lane.given_ms + after_ms;
-	vm_bound(vm);
-	if (vm->lane.is_adopt_wanted)
-		vm_lane_adopt(vm);
-}
-
-/* Nothing has changed, says the contract: nothing ran. */
-static void run_refused(struct vm *vm, const struct lane_said *said)
-{
-	log_warn("%s vm=lane_refused: %s", vm->spec.sandbox,
-		 strerror(-said->status));
-	not_taken(vm);
+	if (!vm_give_part_wanted(vm, said))
+		out_of_turn(vm, LEV_READY);
 }
 
 /* ---- a run that takes long -------------------------------------------- */
@@ -477,9 +362,11 @@ static const struct {
 	{VM_BINDING, LEV_ANSWER, vm_bell_answer},
 	{VM_ARMED, LEV_READY, ready},
 	{VM_RUNNING, LEV_READY, ready_late},
-	{VM_LANE_SENDING, LEV_RUN_REFUSED, run_refused},
-	{VM_LANE_GIVEN, LEV_RUN_REFUSED, run_refused},
-	{VM_LANE_GIVEN, LEV_RUN_TAKEN, run_taken},
+	{VM_LANE_SENDING, LEV_READY, part_wanted},
+	{VM_LANE_SENDING, LEV_RUN_TAKEN, vm_give_part_taken},
+	{VM_LANE_SENDING, LEV_RUN_REFUSED, vm_give_run_refused},
+	{VM_LANE_GIVEN, LEV_RUN_REFUSED, vm_give_run_refused},
+	{VM_LANE_GIVEN, LEV_RUN_TAKEN, vm_give_run_taken},
 	{VM_LANE_OPEN, LEV_ANSWER, answer},
 	{VM_LANE_ADOPTING, LEV_ANSWER, answer},
 	{VM_LANE_FINISHING, LEV_ANSWER, answer},

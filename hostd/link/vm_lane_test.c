@@ -1,9 +1,11 @@
 /*
  * Runs by the express lane, with a process that plays a hostile VMM: "y" says
  * READY, "1" takes BIND by the lane and answers it, "z" goes on when told to,
- * "q" takes the request, "m" answers it; "v", "V" and "X" are its words about
- * ADOPT.
+ * "q" takes the request, "=" the same and rings for each next part before it
+ * replies, "-" takes one part; "m" answers it; "v", "V" and "X" are its words
+ * about ADOPT.
  */
+#include "lane.h"
 #include "vm_pool_test_util.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #define LARGE_BYTES (900u << 10)
+#define PARTS_BYTES (3u << 20) /* more than three times what a lane takes */
 
 static struct link_stats stats(void)
 {
@@ -249,6 +252,12 @@ static void claim_large(struct pooled *p)
 	pooled_claim_swap(p);
 }
 
+static void claim_parts(struct pooled *p)
+{
+	p->code_len = PARTS_BYTES;
+	pooled_claim_swap(p);
+}
+
 static void test_instead(void **state)
 {
 	static const struct {
@@ -266,6 +275,13 @@ static void test_instead(void **state)
 		{"Ny1zyih", claim_large},	 /* does not take it */
 		{"Ny1zyis", claim_large},	 /* speaks instead */
 		{"Ny1zyiyh", claim_large},	 /* rings once more */
+		{"Ny1zy-x", claim_parts},	 /* dies with a part of it */
+		{"Ny1zy-h", claim_parts},	 /* asks for no more */
+		{"Ny1zy-yiyh", claim_parts},	 /* for what is on its way */
+		{"Ny1zy-yyh", claim_parts},	 /* twice */
+		{"Ny1zy-Yh", claim_parts},	 /* by another lane */
+		{"Ny1zy-mh", claim_parts},	 /* answers a part */
+		{"Ny1zy-yI", claim_parts},	 /* refuses the next */
 		{"Ny1zyWBh", pooled_claim_late}, /* a word, unread */
 		{"Ny1zyWyh", pooled_claim_late}, /* a second ring, unread */
 		{"Ny1zyWmh", pooled_claim_late}, /* an answer to nothing */
@@ -283,8 +299,8 @@ static void test_instead(void **state)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* A request in many pieces, to a VMM that reads when it likes; and one that
- * does not fit, which goes by the channel. */
+/* A request in many pieces, to a VMM that reads when it likes; and one in
+ * parts. */
 static void test_large(void **state)
 {
 	static const struct {
@@ -294,7 +310,12 @@ static void test_large(void **state)
 	} t[] = {
 		{LARGE_BYTES, "Ny1zyqm", 1},
 		{LARGE_BYTES, "Ny1zyWqm", 1},
-		{1 << 20, "Ny1zyzrsoE", 0},
+		{LANE_REQUEST_BYTES_MAX - 100, "Ny1zyqm", 1},
+		{LANE_REQUEST_BYTES_MAX, "Ny1zyqm", 1},
+		{PARTS_BYTES, "Ny1zyqm", 1},
+		{PARTS_BYTES, "Ny1zy=m", 1},
+		{PARTS_BYTES, "Ny1zyWqm", 1},
+		{PARTS_BYTES, "Ny1zy-y-yqvAsoE", 1}, /* adopted */
 	};
 	struct pooled p;
 

@@ -87,7 +87,7 @@ void pooled_play(struct pooled *p, const char *script)
 
 void pooled_claim(struct pooled *p)
 {
-	static char code[1 << 20];
+	static char code[4 << 20];
 	struct vm_run run = {
 		.code = memset(code, 'x', sizeof(code)),
 		.code_len = p->code_len ? p->code_len : 1,

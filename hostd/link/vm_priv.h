@@ -62,6 +62,9 @@ struct lane {
 	uint64_t cmd;	       /* of the run */
 	uint32_t request_len;  /* its frame, the first of `early` */
 	uint32_t sent;	       /* of the frame */
+	uint32_t part;	       /* where the part that is being sent begins */
+	bool is_part_taken;    /* by the VMM */
+	bool is_part_wanted;   /* the runner has it, and waits for the next */
 	uint32_t at, total;    /* of the answer */
 	int64_t given_ms;
 	int64_t adopt_at_ms; /* 0 = not */
@@ -180,12 +183,22 @@ void vm_bell_taken(struct vm *vm, const struct lane_said *said);
 void vm_bell_refused(struct vm *vm, const struct lane_said *said);
 void vm_bell_answer(struct vm *vm, const struct lane_said *said);
 
-/* vm_lane.c: for vm_pool.c and vm_bell.c ... */
-/* Is what was asked for one RUN that fits? */
+/* vm_lane_give.c: for vm_pool.c and vm_bell.c ... */
+/* Is what was asked for one RUN? */
 bool vm_lane_takes(const struct vm *vm);
 uint64_t vm_lane_command(const struct vm *vm); /* its number */
 /* `early` is the request of that command.  0 or -errno. */
 int vm_lane_give(struct vm *vm, uint64_t cmd);
+/* ... for vm_lane.c ... */
+/* READY for the next part; false: out of turn. */
+bool vm_give_part_wanted(struct vm *vm, const struct lane_said *said);
+void vm_give_part_taken(struct vm *vm, const struct lane_said *said);
+void vm_give_run_taken(struct vm *vm, const struct lane_said *said);
+void vm_give_run_refused(struct vm *vm, const struct lane_said *said);
+/* ... and for vm.c. */
+void vm_lane_writable(void *ctx);
+
+/* vm_lane.c: for vm_bell.c ... */
 /* One more piece of an answer; true: that was the last.  The VM may have ended.
  */
 bool vm_lane_piece(struct vm *vm, const struct lane_said *said);
@@ -204,7 +217,6 @@ bool vm_lane_is_unread(const struct vm *vm, const struct vmm_end *end);
 void vm_lane_said(void *ctx, enum vmm_type type, const struct vmm_lane *l,
 		  const uint8_t *data, size_t len);
 void vm_lane_replied(struct vm *vm, enum vmm_type type, int status);
-void vm_lane_writable(void *ctx);
 
 /* vm_pool.c, for vm_lane.c. */
 void vm_pooled_pause(struct vm *vm);

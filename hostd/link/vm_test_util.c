@@ -187,12 +187,16 @@ const struct vm_spec test_spec = {
 	.sandbox = "sbx_test",
 };
 const char *const *run_env;
+size_t run_code_len = 1;
 
 /* Plays `script` until the VM is gone. */
 void play(const char *script, struct seen *s)
 {
-	struct vm_run run = {
-		.code = "x", .code_len = 1, .timeout_ms = 100, .env = run_env};
+	static char code[4 << 20];
+	struct vm_run run = {.code = memset(code, 'x', sizeof(code)),
+			     .code_len = run_code_len,
+			     .timeout_ms = 100,
+			     .env = run_env};
 	struct err e = {0};
 
 	entry_put(script);

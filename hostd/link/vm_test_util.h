@@ -36,7 +36,8 @@ struct seen {
 
 extern const struct vm_ops ops;
 extern const struct vm_spec test_spec;
-extern const char *const *run_env; /* of the command that play() gives */
+extern const char *const *run_env;
+extern size_t run_code_len; /* of the command that play() gives */
 
 int setup(void **state); /* ends by link_remove */
 /* The script of the VMs from now on. */

@@ -109,7 +109,7 @@ static void step_head(struct in *in)
 	gpa_t page = (gpa_t)(in_u8(in) % PAGES) * LANE_PAGE_BYTES;
 	struct lane_head h = {
 		.version = in_rarely(in) ? in_u8(in) : LANE_VERSION,
-		.state = in_u8(in) % (LANE_ADOPTED + 2),
+		.state = in_u8(in) % (LANE_PART + 2),
 		.answer_len = in_u8(in),
 	};
 
@@ -185,6 +185,7 @@ static void step_request(struct in *in)
 	static const uint8_t bytes[PIECE_MAX];
 	uint32_t i = in_u8(in) % (LANES_MAX + 1), len = in_u8(in) % PIECE_MAX;
 	uint32_t offset = i < LANES_MAX ? model.lane[i].done : 0, total;
+	bool is_part;
 	int r;
 
 	total = offset && i < LANES_MAX ? model.lane[i].total : len;
@@ -194,9 +195,11 @@ static void step_request(struct in *in)
 		offset = (uint32_t)in_edge(in);
 	if (in_rarely(in))
 		total = (uint32_t)in_edge(in);
+	is_part = in_rarely(in);
 	if (!model.is_parked || lanes_have_news(&lanes))
 		return;
-	r = lanes_request(&lanes, i, offset, total, bytes, len);
+	r = (is_part ? lanes_part : lanes_request)(&lanes, i, offset, total,
+						   bytes, len);
 	check(r == 0 || r == 1 || r == -EBUSY || r == -EPROTO);
 	if (i >= LANES_MAX) {
 		check(r == -EPROTO);

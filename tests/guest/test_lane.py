@@ -25,7 +25,7 @@ LIBRARIES = os.path.join(vm.BUILD, "guest", "test")
 PYTHON = [sys.executable, "-I", "-B", "python.py"]
 NODE = ["node", "--experimental-vm-modules", "--no-warnings", "node.js"]
 OUT, ERR, PAGE, CHANNEL, BELL = 12, 13, 14, 15, 16
-CLOSED, READY, REQUEST, FINISHING, ANSWERED, ADOPTED = range(6)
+CLOSED, READY, REQUEST, FINISHING, ANSWERED, ADOPTED, PART = range(7)
 REQUEST_OFF, ANSWER_OFF, PAGE_BYTES = 4096, 1 << 20, 2 << 20
 
 n_cases = n_failed = 0
@@ -115,12 +115,20 @@ class Runner:
     def state(self, v):
         struct.pack_into("<I", self.page, 4, v)
 
-    def request(self, data):
+    def put(self, data, state):
         assert self.state == READY
         self.page[REQUEST_OFF:REQUEST_OFF + len(data)] = data
         struct.pack_into("<I", self.page, 8, len(data))
-        self.state = REQUEST
+        self.state = state
         self.resume()
+
+    def request(self, data):
+        area = ANSWER_OFF - REQUEST_OFF
+        while len(data) > area:
+            self.put(data[:area], PART)
+            data = data[area:]
+            assert self.rung()
+        self.put(data, REQUEST)
 
     def run(self, code, input=None, cmd=7, **kw):
         p = {1: code.encode()}
@@ -234,6 +242,10 @@ def run(i, c):
     big = '"' + "x" * (900 << 10) + '"'
     o = ran(d, "def run(i, c): return len(i)", big)
     case(o.end["result"] == b"%d" % (900 << 10), "a request of 900 KiB", o)
+    o = ran(d, "def run(i, c): return [len(i), len(c), i[-1], c[-1]]", big,
+            config=b'"' + b"y" * (1 << 20) + b'"')
+    case(o.end["result"] == b'[%d,%d,"x","y"]' % (900 << 10, 1 << 20),
+         "a request of 1.9 MiB, in two parts", o)
     o = ran(d, "import atexit\natexit.register(print, 'bye')\n"
             "def run(i, c): return 1")
     case(o.out[1].bytes() == b"bye\n", "exit handlers run first", o)

@@ -5,6 +5,7 @@ Each case shows by the daemon's counters which way its run went.
 test: timeout=1500 lane=only
 """
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -125,6 +126,27 @@ def usage():
         assert cpu <= j["duration_ms"] + 200, j
         assert cpu >= (busy - .3 if busy > .3 else 0) * 800, j
         assert (busy + sleep) * 900 <= j["duration_ms"] <= 5000, j
+
+
+@case("LBB-89: input and config of 1 MiB each go by the lane too, in parts")
+def parts():
+    text = "".join(chr(97 + i % 26) for i in range((1 << 20) - 2))
+    code = ("import hashlib\ndef run(i, c):\n    return [len(i), c == i,"
+            " hashlib.sha256(i.encode()).hexdigest()]")
+    want = [len(text), True, hashlib.sha256(text.encode()).hexdigest()]
+    for d, name in ((on, "lane"), (off, "channel")):
+        if not d.is_alive():
+            d.start()
+        for more, how in (({}, "claimed"),
+                          ({"limits": {"disk_mib": 300}}, "restored")):
+            with by_lane(d, runs=1 if d is on else 0, adopted=None):
+                start = time.monotonic()
+                r = d.client().run(code, input=text, config=text,
+                                   timeout_ms=300000, **more)
+                took = time.monotonic() - start
+            assert r.ok, (r, r.logs("stderr"))
+            equal(r.result, want)
+            note(f"2 MiB, {how}, by {name}: {took * 1000:.0f} ms")
 
 
 @case("a run that says that it ends and goes on has its time-out and a cancel")
