@@ -60,6 +60,7 @@ static const struct setting settings[] = {
 	POOL(pool_shell, "the same of lbb/shell"),
 	{"lane", "--lane", "on|off", KIND_CHOICE, offsetof(struct config, lane),
 	 0, 0, " on off ", "runs go past the guest's kernel when they can"},
+	NUMBER(snapshot_renew_hours, 0, 87600, "their age at most; 0 = any"),
 	NUMBER(uid_base, 1000, 4000000000u, "first of the VMMs' user ids"),
 	NUMBER(drain_seconds, 0, 3600, "for commands to end at SIGTERM"),
 	{"confine", NULL, NULL, KIND_BOOL, offsetof(struct config, is_confined),
@@ -142,6 +143,7 @@ int config_defaults(struct config *c, const char *exe_dir, struct err *e)
 	snprintf(c->pool_node, sizeof(c->pool_node), "0");
 	snprintf(c->pool_shell, sizeof(c->pool_shell), "0");
 	snprintf(c->lane, sizeof(c->lane), "on");
+	c->snapshot_renew_hours = 24;
 	c->drain_seconds = 10;
 	c->is_confined = true;
 	c->is_metrics_open = true;

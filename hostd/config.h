@@ -36,7 +36,7 @@ struct config {
 	uint64_t uid_base;
 	uint64_t drain_seconds;
 	bool is_confined, is_metrics_open;
-	uint64_t pool_max, pool_idle_seconds;
+	uint64_t pool_max, pool_idle_seconds, snapshot_renew_hours;
 	char pool_python[CONFIG_TEXT_BYTES_MAX];
 	char pool_node[CONFIG_TEXT_BYTES_MAX];
 	char pool_shell[CONFIG_TEXT_BYTES_MAX];

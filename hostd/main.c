@@ -280,6 +280,7 @@ static int start_vms(struct daemon *d, struct err *e)
 		.uid_base = (uint32_t)c->uid_base,
 		.is_confined = c->is_confined,
 		.has_lane = !strcmp(c->lane, "on"),
+		.renew_ms = (int64_t)c->snapshot_renew_hours * 3600 * 1000,
 		.vmm_die_at = d->vmm_die_at,
 	};
 	struct engine_config engine = {

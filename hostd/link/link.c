@@ -141,6 +141,7 @@ int link_create(struct link **ret, struct loop *loop,
 	}
 	cache_sweep(&(struct cache){l->cache_fd, &l->hashes});
 	cgroups_open(&l->cgroups);
+	renew_start(l, cfg->renew_ms);
 	*ret = l;
 	return 0;
 }
@@ -152,7 +153,9 @@ void link_destroy(struct link *l)
 	l->is_stopping = true;
 	vms_destroy(l);
 	templates_stop(l);
+	renew_stop(l);
 	jobs_wait(l);
+	renew_free(l);
 	templates_free(l);
 	cgroups_close(&l->cgroups);
 	file_hashes_close(&l->hashes);

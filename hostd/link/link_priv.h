@@ -7,6 +7,7 @@
 
 #include "../image/filehash.h"
 #include "../image/images.h"
+#include "../loop.h"
 #include "list.h"
 #include "template.h"
 #include <sys/types.h>
@@ -58,6 +59,9 @@ struct link {
 	struct list templates; /* struct template */
 	struct list jobs;      /* struct job */
 	unsigned n_making;
+	struct loop_timer renew_timer; /* renew.c */
+	int64_t renew_ms;
+	struct renewal *renewal; /* owned; the one under way, or NULL */
 };
 
 /* Slot >= 0 and its uid, or -1 when all are in use. */

@@ -412,6 +412,7 @@ static int boot(struct maker *m)
 		.init_fd = t->init_fd,
 		.root_fd = t->root_fd,
 		.disk_fd = m->files.disk_fd,
+		.is_background = t->made != NULL,
 	};
 
 	rc = channel_open(&m->channel, m->link->loop, &m->session,

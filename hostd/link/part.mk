@@ -7,7 +7,7 @@ LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
 	vm_command.c vm_start.c vm_stop.c vm_snapshot.c vm_from.c snapshot.c space.c \
 	vm_pool.c vm_lane.c vm_lane_give.c vm_bell.c shape.c \
 	key.c cache.c cache_prune.c \
-	check.c template.c maker.c boot_log.c) \
+	check.c template.c renew.c maker.c boot_log.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto
 # Checking a result's JSON; LOOP_SRCS are the engine's.
@@ -42,7 +42,8 @@ $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
 	-lcbor))
 
 UNIT_TESTS += $(addprefix tests/hostd/,vm_test vm_pool_test vm_lane_test \
-	vm_bell_test vm_stop_test vm_snapshot_test maker_test maker_die_test)
+	vm_bell_test vm_stop_test vm_snapshot_test maker_test maker_die_test \
+	renew_test)
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
 	hostd/link/hostile_lane.c $(BASE_SRCS)))
 $(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot,$(eval $(call program,tests/hostd/$(t)_test,\
@@ -54,9 +55,12 @@ $(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot,$(eval $(call program
 $(eval $(call program,tests/hostd/maker_test,hostd/link/maker_test.c \
 	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka -Wl$(,)--wrap=json_load_file))
+$(eval $(call program,tests/hostd/renew_test,hostd/link/renew_test.c \
+	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
+	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(eval $(call program,tests/hostd/maker_die_test,hostd/link/maker_die_test.c \
 	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(addprefix $(B)/tests/hostd/,vm_test vm_pool_test vm_lane_test vm_bell_test \
-	vm_stop_test vm_snapshot_test maker_test maker_die_test): | \
+	vm_stop_test vm_snapshot_test maker_test maker_die_test renew_test): | \
 	$(B)/tests/hostd/hostile_vmm

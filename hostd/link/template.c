@@ -27,7 +27,7 @@
 static void template_lock(struct template *t);
 static void template_end(struct template *t, const struct err *e);
 
-static void fds_close(struct template *t)
+void template_fds_close(struct template *t)
 {
 	fd_close(&t->kernel_fd);
 	fd_close(&t->init_fd);
@@ -67,7 +67,7 @@ static void check_done(struct job *j)
 		check_free(c);
 		return;
 	}
-	fds_close(t);
+	template_fds_close(t);
 	bytes_finish(&t->manifest);
 	memcpy(t->key, c->key, sizeof(t->key));
 	t->manifest = c->manifest;
@@ -158,7 +158,9 @@ void template_made(struct template *t, const struct err *e)
 	t->maker = NULL;
 	t->link->n_making--;
 	fd_close(&t->lock_fd);
-	if (e)
+	if (t->made)
+		t->made(t, e);
+	else if (e)
 		template_end(t, e);
 	else
 		template_check(t);
@@ -175,7 +177,7 @@ static void template_end(struct template *t, const struct err *e)
 	t->progress[0] = '\0';
 	if (e) {
 		t->state = TPL_IDLE;
-		fds_close(t);
+		template_fds_close(t);
 	}
 	/* A callback may wait anew or remove another waiter: take them from
 	 * the list one by one, and only those who wait now. */
@@ -275,6 +277,21 @@ void template_unwait(struct template_waiter *w)
 		list_remove(&w->node);
 }
 
+void template_init(struct template *t, struct link *l, const struct shape *s)
+{
+	*t = (struct template){
+		.link = l,
+		.shape = *s,
+		.kernel_fd = -1,
+		.init_fd = -1,
+		.root_fd = -1,
+		.lock_fd = -1,
+		.files = SNAPSHOT_FILES_NONE,
+		.retry = {.fn = on_retry},
+	};
+	list_init(&t->waiters);
+}
+
 int template_get(struct link *l, const struct shape *s, struct template **ret)
 {
 	struct list *pos, *tmp;
@@ -288,15 +305,10 @@ int template_get(struct link *l, const struct shape *s, struct template **ret)
 			return 0;
 		}
 	}
-	t = calloc(1, sizeof(*t));
+	t = malloc(sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->link = l;
-	t->shape = *s;
-	t->kernel_fd = t->init_fd = t->root_fd = t->lock_fd = -1;
-	t->files = (struct snapshot_files)SNAPSHOT_FILES_NONE;
-	t->retry.fn = on_retry;
-	list_init(&t->waiters);
+	template_init(t, l, s);
 	list_append(&l->templates, &t->node);
 	*ret = t;
 	return 0;
@@ -347,7 +359,7 @@ void templates_free(struct link *l)
 		maker_destroy(t->maker);
 		waiters_free(t);
 		list_remove(&t->node);
-		fds_close(t);
+		template_fds_close(t);
 		fd_close(&t->lock_fd);
 		bytes_finish(&t->manifest);
 		free(t);

@@ -27,7 +27,8 @@ struct link_config {
 	const char *init_image; /* init.erofs */
 	uint32_t uid_base;	/* first of LINK_UIDS uids for VMMs */
 	bool is_confined;
-	bool has_lane; /* VMs that wait are given runs by the express lane */
+	bool has_lane;	  /* VMs that wait are given runs by the express lane */
+	int64_t renew_ms; /* age at which snapshots are made anew; 0 = never */
 	const char *vmm_die_at; /* NULL, or for every VMM (api/base/fault.h) */
 };
 #define LINK_UIDS 1000
@@ -36,9 +37,10 @@ int link_create(struct link **ret, struct loop *loop,
 		const struct link_config *cfg, struct err *e);
 void link_destroy(struct link *l); /* kills what still runs */
 
-/* Runs that went by the express lane; adopted: those that took long. */
 struct link_stats {
+	/* Runs that went by the express lane; adopted: those that took long. */
 	uint64_t lane_runs, lane_adopted;
+	uint64_t renewed; /* snapshots of templates, by their age */
 };
 void link_stats(const struct link *l, struct link_stats *ret);
 

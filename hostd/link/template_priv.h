@@ -45,6 +45,10 @@ struct template
 	uint64_t generation; /* counts the times that it became ready */
 	struct list waiters;
 	char progress[256]; /* last text */
+	/* renew.c */
+	int64_t renew_from_ms; /* not before, monotonic */
+	/* Of a shadow: its maker has ended.  NULL of all others. */
+	void (*made)(struct template * t, const struct err *e);
 };
 
 struct template_waiter {
@@ -64,6 +68,8 @@ bool shape_is_same(const struct shape *a, const struct shape *b);
 /* "lbb/python with 1 vCPU and 1024 MiB" */
 void shape_text(const struct shape *s, char *dst, size_t cap);
 
+void template_init(struct template *t, struct link *l, const struct shape *s);
+void template_fds_close(struct template *t);
 /* Find or make the struct; -ENOMEM. */
 int template_get(struct link *l, const struct shape *s, struct template **ret);
 /* Ready, and its files are as they were when they were checked. */
@@ -86,6 +92,12 @@ void templates_free(struct link *l);
 void template_progress(struct template *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void template_made(struct template *t, const struct err *e);
+
+/* renew.c: each snapshot anew when it is so old; 0 = never. */
+void renew_start(struct link *l, int64_t renew_ms);
+/* At the link's end, as of makers. */
+void renew_stop(struct link *l);
+void renew_free(struct link *l);
 
 /* maker.c */
 int maker_start(struct maker **ret, struct template *t, struct err *e);

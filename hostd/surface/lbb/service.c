@@ -174,7 +174,7 @@ static void put_pool(struct bytes *b, struct request *r)
 		12);
 }
 
-static void put_lane(struct bytes *b, struct request *r)
+static void put_link(struct bytes *b, struct request *r)
 {
 	struct link_stats s;
 
@@ -186,8 +186,11 @@ static void put_lane(struct bytes *b, struct request *r)
 			     s.lane_runs},
 			    {"lane_adopted_total", "counter",
 			     "Those of them that took long.", s.lane_adopted},
+			    {"template_snapshots_renewed_total", "counter",
+			     "Snapshots of templates made anew by their age.",
+			     s.renewed},
 		    },
-		    2);
+		    3);
 }
 
 static void put_http(struct bytes *b, struct request *r)
@@ -236,7 +239,7 @@ void service_metrics(struct request *r)
 
 	put_engine(&b, r);
 	put_pool(&b, r);
-	put_lane(&b, r);
+	put_link(&b, r);
 	put_http(&b, r);
 	bytes_printf(&b,
 		     "# HELP hutch_start_time_seconds Unix time of the start."
