@@ -1,4 +1,5 @@
 #!/bin/bash
+# test: timeout=600 beside=yes
 # The cache: hits, damage, refusal, two builds at once, an interrupted build.
 # Uses libcbor, which builds in two seconds, in a cache of its own.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# test: timeout=600 beside=yes
 # Builds each image twice, in two caches and from two copies of the recipes
 # in folders of different names, and compares them byte for byte.
 #

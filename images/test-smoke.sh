@@ -1,4 +1,5 @@
 #!/bin/bash
+# test: timeout=600 beside=yes
 # Runs what each image is for, in a chroot of the image's own contents as uid
 # 1000. Needs root; takes half a minute. The images must have been built.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# test: timeout=600 beside=yes
 # Boots the guest kernel with vectest as its first process, by hutch-vmm, and
 # wants no register wrong.   images/test-vectest.sh [SECONDS [VCPUS]]
 set -euo pipefail

@@ -123,7 +123,7 @@ static void child_main(const char *dir, int out, int first)
  * ------------------------------------------------------------------ */
 
 #define RUNS_MAX 20000
-#define ROUNDS	 (is_long_run() ? 100 : 50)
+#define ROUNDS	 (is_long_run() ? 100 : 30)
 
 static uint8_t *steps; /* of each run: what was told */
 static int n_runs;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test: timeout=1800 long-timeout=40000
 #
-# Each fuzz target for HUTCH_FUZZ_SECONDS (60, those in `brief` 20; 3,600 in a
+# Each fuzz target for HUTCH_FUZZ_SECONDS (60, those in `brief` 10; 3,600 in a
 # long run), two at a time; one TAP line a target.  A target fails on a crash, a time-out of one
 # input, or when too few inputs get past the first check (fuzz.h).  The seed is
 # fixed, so that a change is judged by the same inputs as the one before; a
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 seconds=60 seed=1
 # Small parsers, and what the others run through as well.
 brief=" mmio device_state blk_host kernel_loader snapshot_state lane "
-brief_seconds=20
+brief_seconds=10
 if [ "${HUTCH_LONG:-}" = 1 ]; then
 	seconds=3600 seed=$RANDOM brief_seconds=3600
 fi
