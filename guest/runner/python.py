@@ -276,24 +276,28 @@ class Lane:
         """Runs whose answer stays in the page, through all that a real one
         goes through."""
         for code in (REHEARSAL, REHEARSAL_ERROR, REHEARSAL):
-            text = b"[1,2,3]"
-            rc = self.c.lane_rehearse(code, len(code), text, len(text),
-                                      self.ref)
-            if rc != self.RUN:
-                raise OSError(-rc, "rehearsal on the lane")
-            code, text_in, text_config, _ = self.parts()
-            serve(code, text_in, text_config, self.finish, True)
+            self.rehearse_one(code)
+
+    def rehearse_one(self, code):
+        text = b"[1,2,3]"
+        rc = self.c.lane_rehearse(code, len(code), text, len(text), self.ref)
+        if rc != self.RUN:
+            raise OSError(-rc, "rehearsal on the lane")
+        code, text_in, text_config, _ = self.parts()
+        serve(code, text_in, text_config, self.finish, True)
         sys.stdout.lines = 0
 
     def wait(self):
         """Parts of a run, or None: the lane is closed.  What was seeded
-        before BIND is seeded again."""
+        before BIND is seeded again; with BIND alone there is time to touch
+        once more what a run needs: seeding has moved some of it."""
         end = self.c.lane_wait(self.ref)
         if end == self.TOLD:
             os._exit(0)
         if self.run.was_unbound and end != self.CLOSED:
             reseed()
         if end == self.BOUND:
+            self.rehearse_one(REHEARSAL)
             return self.wait()
         return self.parts() if end == self.RUN else None
 

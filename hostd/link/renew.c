@@ -25,9 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often snapshots are looked at; after what failed: how long not. */
-#define LOOK_MS	 (60 * 1000)
-#define RETRY_MS (60 * 60 * 1000)
+/* Snapshots are looked at soon after the start, then so often; after what
+ * failed: not for so long. */
+#define FIRST_LOOK_MS (10 * 1000)
+#define LOOK_MS	      (60 * 1000)
+#define RETRY_MS      (60 * 60 * 1000)
 
 struct renewal {
 	struct template shadow; /* what the maker sees */
@@ -176,7 +178,7 @@ void renew_start(struct link *l, int64_t renew_ms)
 	l->renew_ms = renew_ms;
 	l->renew_timer.fn = on_look;
 	if (renew_ms)
-		loop_timer_set(l->loop, &l->renew_timer, LOOK_MS);
+		loop_timer_set(l->loop, &l->renew_timer, FIRST_LOOK_MS);
 }
 
 void renew_stop(struct link *l)

@@ -2,7 +2,7 @@
 """Snapshots of templates are made anew when they are a day old: what runs, what
 waits and what comes meanwhile is served.
 
-test: timeout=900 beside=yes
+test: timeout=1500 beside=yes
 """
 import glob
 import hashlib
@@ -16,7 +16,7 @@ from hutchlib import BUILD, Daemon, STATE, case, equal, main, note, pool, wait_u
 
 SHELL = "lbb/shell"
 DAY_S = 86400
-RENEW_S = 600       # the look at it, a minute, and a boot on a busy soft host
+RENEW_S = 1200      # a boot in the background, on a busy soft host
 CACHE = os.path.join(os.environ["TMPDIR"], "cache")
 FIRST = os.environ.get("HUTCH_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
