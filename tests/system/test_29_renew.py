@@ -58,7 +58,7 @@ def renewed():
     d.start()
     c = d.client()
     wait_until(lambda: pool(d)["ready"] == 1, 120, "a VM waits")
-    box = hold(c)
+    box = hold(c, idle_seconds=3600)
     equal(sh(c, box, "echo kept >f; sleep 600 >/dev/null 2>&1 & "
              "echo $! >pid")["exit_code"], 0)
     name = "hutch_template_snapshots_renewed_total"
