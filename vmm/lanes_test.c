@@ -157,7 +157,7 @@ static void an_adoption_looks_once(void **unused)
 		[LANE_CLOSED] = -ENOENT,     [LANE_READY] = -ENOENT,
 		[LANE_REQUEST] = 0,	     [LANE_FINISHING] = -EALREADY,
 		[LANE_ANSWERED] = -EALREADY, [LANE_ADOPTED] = -ENOENT,
-		[HEAD_UNKNOWN] = -ENOENT,
+		[LANE_PART] = -ENOENT,	     [HEAD_UNKNOWN] = -ENOENT,
 	};
 
 	(void)unused;
@@ -260,7 +260,8 @@ static void news_of_two_lanes(void **unused)
 	assert_int_equal(lanes_page(&lanes, 2u << LANE_BITS | 3), LANE_GO_ON);
 	head_put(LANE_VERSION, LANE_READY, 0);
 	mem_write(&ram, 2 * LANE_PAGE_BYTES,
-		  &(struct lane_head){.version = 1, .state = LANE_READY},
+		  &(struct lane_head){.version = LANE_VERSION,
+				      .state = LANE_READY},
 		  sizeof(struct lane_head));
 	assert_int_equal(lanes_ring(&lanes, 3, &state), LANE_PARK);
 	assert_int_equal(lanes_ring(&lanes, 0, &state), LANE_PARK);
