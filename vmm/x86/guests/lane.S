@@ -21,7 +21,7 @@
 	.equ PAGE, 0x524
 	.equ LOG, 0xe9
 	.equ LANE, 0x800000
-	.equ VERSION, 1
+	.equ VERSION, 2
 	.equ STATE, 4
 	.equ REQUEST_LEN, 8
 	.equ ANSWER_LEN, 12
