@@ -12,7 +12,8 @@
  *   NAME:halt   it stops itself by SIGSTOP, once: another can be killed now
  *
  * What the two sides do at each of them is in tests/system/test_27_steps.py,
- * those of a template's making in hostd/link/maker_die_test.c.
+ * those of a user's snapshot in test_27_snapshots.py, those of a template's
+ * making in hostd/link/maker_die_test.c.
  */
 #ifndef HUTCH_FAULT_H
 #define HUTCH_FAULT_H
@@ -64,6 +65,26 @@ enum fault_side { FAULT_OF_HUTCHD, FAULT_OF_VMM };
 	F(HUTCHD, STOP_NAMED, "stop.named") /* the disk; nothing is synced */  \
 	F(HUTCHD, STOP_SYNCED, "stop.synced")                                  \
 	F(HUTCHD, STOP_KEPT, "stop.kept") /* its VM shall end */               \
+	/* a user's snapshot is taken (link/vm_snapshot.c, snapshot.c) */      \
+	F(HUTCHD, SNAP_ASKED, "snap.asked") /* HOLD was sent */                \
+	F(HUTCHD, SNAP_HELD, "snap.held")                                      \
+	F(HUTCHD, SNAP_PAUSED, "snap.paused")                                  \
+	F(HUTCHD, SNAP_FILES, "snap.files") /* SNAPSHOT was asked for */       \
+	F(HUTCHD, SNAP_SAVED, "snap.saved")                                    \
+	F(HUTCHD, SNAP_COPIED, "snap.copied") /* the disk, and all files */    \
+	F(HUTCHD, SNAP_LET_GO, "snap.let_go") /* the VM goes on */             \
+	F(HUTCHD, SNAP_SYNCED, "snap.synced") /* whole, under .new-ID */       \
+	F(HUTCHD, SNAP_NAMED, "snap.named") /* before the fsync of that */     \
+	F(HUTCHD, SNAP_WRITE, "snap.write") /* the record */                   \
+	F(HUTCHD, SNAP_WRITTEN, "snap.written")                                \
+	/* a sandbox begins from one (vm_from.c); then `start...` */           \
+	F(HUTCHD, FROM_OPENED, "from.opened")                                  \
+	F(HUTCHD, FROM_COPIED, "from.copied") /* its disk */                   \
+	/* one is deleted */                                                   \
+	F(HUTCHD, SNAP_DELETE, "snap.delete")                                  \
+	F(HUTCHD, SNAP_DELETED, "snap.deleted") /* the record */               \
+	F(HUTCHD, REMOVE_PART, "remove.part") /* a file of its folder */       \
+	F(HUTCHD, SNAP_REMOVED, "snap.removed") /* all of them */              \
 	/* a template's snapshot is made (maker.c, cache.c) */                 \
 	F(HUTCHD, MAKE_DISK, "make.disk")                                      \
 	F(HUTCHD, MAKE_BOOTED, "make.booted")                                  \

@@ -12,6 +12,7 @@
 #include "../link/snapshot.h"
 #include "../clock.h"
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include <errno.h>
 #include <stdio.h>
@@ -115,6 +116,7 @@ static void on_written(void *ctx, int rc, const struct store_found *f)
 	struct snap *s = ctx;
 	struct engine *e = s->e;
 
+	fault_point(FAULT_SNAP_WRITTEN);
 	if (e->is_ending) {
 		snap_free(s); /* without a record, the next start sweeps it */
 	} else if (rc || f->is_found) {
@@ -149,6 +151,7 @@ static void write_record(struct snap *s)
 	int rc;
 
 	s->step = SNAP_WRITING;
+	fault_point(FAULT_SNAP_WRITE);
 	rc = store_snapshot_add(s->e->store, &key, &s->rec, on_written, s);
 	if (!rc) {
 		engine_op_begin(s->e);

@@ -6,6 +6,7 @@
  * start.
  */
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include <errno.h>
 #include <stdio.h>
@@ -48,10 +49,12 @@ static void on_one(void *ctx, int rc, struct snapshot_rec *r)
 	struct err err = {0};
 
 	free(ctx);
-	if (rc)
+	if (rc) {
 		store_error(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot", "", rc);
-	else if (a.is_delete && !a.e->is_ending)
+	} else if (a.is_delete && !a.e->is_ending) {
+		fault_point(FAULT_SNAP_DELETED);
 		snapshot_remove(a.e->link, r->id);
+	}
 	a.fn(a.ctx, rc ? &err : NULL, r);
 	engine_op_end(a.e);
 }
@@ -77,6 +80,7 @@ int engine_snapshot_delete(struct engine *e, const struct caller *who,
 		return -ENOMEM;
 	a->fn = fn;
 	a->is_delete = true;
+	fault_point(FAULT_SNAP_DELETE);
 	return asked(a, store_snapshot_delete(e->store, who->environment,
 					      who->graph, id, on_one, a));
 }

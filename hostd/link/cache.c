@@ -188,7 +188,8 @@ void cache_folder_remove(int at, const char *name)
 	if (dir < 0)
 		return;
 	for (int i = 0; i < FILE_N; i++)
-		unlinkat(dir, files[i].name, 0);
+		if (!unlinkat(dir, files[i].name, 0))
+			fault_point(FAULT_REMOVE_PART);
 	unlinkat(dir, "meta.json", 0);
 	unlinkat(at, name, AT_REMOVEDIR);
 }

@@ -9,6 +9,7 @@
 #include "../image/filehash.h"
 #include "../image/sparse.h"
 #include "cache.h"
+#include "fault.h"
 #include "fd.h"
 #include "log.h"
 #include "snapshot_priv.h"
@@ -188,6 +189,7 @@ void snapping_copy(struct snapping *s)
 	for (int i = 0; !s->rc && i < SNAP_FILES; i++)
 		if (s->from[i] >= 0)
 			s->rc = sparse_copy(s->from[i], s->file[i], NULL);
+	fault_point(FAULT_SNAP_COPIED);
 }
 
 static int sealed(struct snapping *s)
@@ -213,9 +215,13 @@ static int sealed(struct snapping *s)
 	if (rc)
 		return rc;
 	new_name(s, name);
-	if (fsync(s->folder) || renameat(all, name, all, s->id) || fsync(all))
+	if (fsync(s->folder))
 		return -errno;
-	return 0;
+	fault_point(FAULT_SNAP_SYNCED);
+	if (renameat(all, name, all, s->id))
+		return -errno;
+	fault_point(FAULT_SNAP_NAMED);
+	return fsync(all) ? -errno : 0;
 }
 
 static void seal_run(struct job *j)
@@ -342,6 +348,7 @@ static void remove_run(struct job *j)
 	const struct removal *r = container_of(j, struct removal, job);
 
 	folder_remove(r->link, r->name);
+	fault_point(FAULT_SNAP_REMOVED);
 }
 
 static void remove_done(struct job *j)

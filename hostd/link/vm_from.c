@@ -8,6 +8,7 @@
 #include "../image/disk.h"
 #include "../image/filehash.h"
 #include "../image/sparse.h"
+#include "fault.h"
 #include "fd.h"
 #include "snapshot_priv.h"
 #include "vm_priv.h"
@@ -76,6 +77,7 @@ static void copy_run(struct job *j)
 
 	f->rc = disk_copy(f->file[SNAP_DISK], j->link->state_fd, &f->disk,
 			  NULL);
+	fault_point(FAULT_FROM_COPIED);
 }
 
 static void copy_done(struct job *j)
@@ -118,6 +120,7 @@ int vm_create_from(struct vm **ret, struct link *link,
 	}
 	vm->from = f;
 	f->vm = vm;
+	fault_point(FAULT_FROM_OPENED);
 	if (job_start(link, &f->job, copy_run, copy_done)) {
 		vm_free(vm);
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");

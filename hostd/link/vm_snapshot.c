@@ -17,6 +17,7 @@
  */
 #include "../clock.h"
 #include "../image/sparse.h"
+#include "fault.h"
 #include "fd.h"
 #include "gp_down.h"
 #include "log.h"
@@ -130,6 +131,7 @@ int vm_snapshot(struct vm *vm, const char *id, snapshot_fn fn, void *ctx)
 	vm->held_ms = clock_mono_ms();
 	phase(vm, VM_HOLDING, vm->link->times.start_ms);
 	channel_flush(&vm->channel);
+	fault_point(FAULT_SNAP_ASKED);
 	return 0;
 }
 
@@ -139,6 +141,7 @@ void vm_snapshot_ponged(struct vm *vm)
 
 	if (vm->state != VM_HOLDING)
 		return;
+	fault_point(FAULT_SNAP_HELD);
 	phase(vm, VM_SNAP_PAUSING, vm->link->times.snapshot_ms);
 	rc = vmm_ask(vm->vmm, VMM_PAUSE, NULL, 0);
 	if (rc)
@@ -176,6 +179,7 @@ static void copy_done(struct job *j)
 			 vm->spec.sandbox, s->id,
 			 (long long)s->result.paused_us);
 		go_on(vm, true);
+		fault_point(FAULT_SNAP_LET_GO);
 	}
 	snapping_seal(s);
 }
@@ -202,12 +206,15 @@ void vm_snapshot_replied(struct vm *vm, enum vmm_type type, int status)
 			failed(vm, "it cannot be paused", status);
 			return;
 		}
+		fault_point(FAULT_SNAP_PAUSED);
 		s->paused_us = clock_mono_us();
 		phase(vm, VM_SNAP_SAVING, vm->link->times.snapshot_ms);
 		rc = vmm_ask(vm->vmm, VMM_SNAPSHOT, s->file, 2);
+		fault_point(FAULT_SNAP_FILES);
 		if (rc)
 			failed(vm, "its memory cannot be written", rc);
 	} else if (type == VMM_SNAPSHOT && vm->state == VM_SNAP_SAVING) {
+		fault_point(FAULT_SNAP_SAVED);
 		if (status)
 			failed(vm, "its memory cannot be written", status);
 		else
