@@ -14,7 +14,6 @@ import collections
 import contextlib
 import http.client
 import os
-import re
 import shutil
 import signal
 import threading

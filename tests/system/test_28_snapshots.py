@@ -11,20 +11,17 @@ import http.client
 import os
 import random
 import re
-import shutil
 import subprocess
 import tempfile
 import threading
 import time
 
-from hutchlib import (FINAL, IS_LONG, STATE, Daemon, case, equal, hutch,
-                      interrupted, main, new_key, note, wait_until)
-
-WAIT_S = 120
-SHELL = "lbb/shell"
-LIMITS = {"disk_mib": 512}
-SNAPSHOTS = "/v1/sandboxes/snapshots"
-MIB = 1 << 20
+from held import SHELL, WAIT_S, resumed, stopped
+from hutchlib import (IS_LONG, STATE, Daemon, case, equal, hutch, interrupted,
+                      main, new_key, note, wait_until)
+from snaps import (LEFT, MIB, SNAPSHOTS, WHO, at_once, begin, create_from,
+                   delete, disk_of_its_own, du, ended, hold, listed, remove, sh,
+                   space, start, take, taken)
 
 d = Daemon(STATE + "-snap", pool_max=0, graph_places=8, environment_places=8)
 
@@ -35,129 +32,10 @@ def client(daemon=d, **more):
     return daemon.client(**more)
 
 
-def running(c, r):
-    """The answer of a create, when the sandbox runs."""
-    equal(r.status, 201, r)
-
-    def runs():
-        s = c.sandbox(r.json["id"])
-        return s["status"] != "starting" and s
-
-    s = wait_until(runs, WAIT_S, "it runs")
-    equal(s["status"], "running", s)
-    return s["id"]
-
-
-def hold(c, **body):
-    return running(c, c.call("POST", "/v1/sandboxes", dict(
-        {"template": SHELL, "limits": LIMITS, "wait_ms": 30000}, **body),
-        new_key()))
-
-
-def create_from(c, snapshot, key=None, **body):
-    return c.call("POST", "/v1/sandboxes", dict(
-        {"snapshot": snapshot, "wait_ms": 30000}, **body), key or new_key())
-
-
-def begin(c, snapshot, **body):
-    return running(c, create_from(c, snapshot, **body))
-
-
-def start(c, sandbox, script, **more):
-    r = c.call("POST", "/v1/sandboxes/commands", dict(
-        {"argv": ["bash", "-c", script]}, **more), new_key(),
-        {"sandbox": sandbox})
-    assert r.status in (200, 202), r
-    return r.json["id"]
-
-
-def ended(c, cmd):
-    def final():
-        j = c.command(cmd, wait_ms=10000).json
-        return j["status"] in FINAL and j
-    return wait_until(final, WAIT_S, f"{cmd} ends")
-
-
-def sh(c, sandbox, script, **more):
-    """Output of a command that succeeds."""
-    j = ended(c, start(c, sandbox, script, **more))
-    equal(j["status"], "succeeded", j)
-    return j["stdout"]["tail"]
-
-
-def take(c, sandbox, key=None, **body):
-    return c.call("POST", SNAPSHOTS, body, key or new_key(),
-                  {"sandbox": sandbox})
-
-
-def taken(c, sandbox, **body):
-    began = time.monotonic()
-    r = take(c, sandbox, **body)
-    equal(r.status, 201, r)
-    note(f"{r.json['bytes'] / MIB:.1f} MiB taken in "
-         f"{time.monotonic() - began:.2f} s")
-    return r.json
-
-
-def listed(c, **query):
-    r = c.call("GET", SNAPSHOTS, query=query)
-    equal(r.status, 200, r)
-    return r.json["data"]
-
-
-def remove(c, snapshot):
-    return c.call("DELETE", SNAPSHOTS, query={"snapshot": snapshot})
-
-
-def delete(c, sandbox):
-    equal(c.call("DELETE", "/v1/sandboxes",
-                 query={"sandbox": sandbox}).status, 200)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "destroyed", WAIT_S,
-               "it is destroyed")
-
-
-def stopped(c, sandbox):
-    r = c.call("POST", "/v1/sandboxes/stop", query={"sandbox": sandbox})
-    equal(r.status, 200, r)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "stopped", WAIT_S,
-               "it is stopped")
-
-
-def resumed(c, sandbox):
-    r = c.call("POST", "/v1/sandboxes/resume", query={"sandbox": sandbox})
-    equal(r.status, 200, r)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "running", WAIT_S,
-               "it runs again")
-
-
 def folders(daemon=d):
     with contextlib.suppress(FileNotFoundError):
         return sorted(os.listdir(f"{daemon.state}/snapshots"))
     return []
-
-
-def at_once(fn, args):
-    """fn(x) of each in a thread; the values, in order."""
-    got = [None] * len(args)
-
-    def run(i):
-        got[i] = fn(args[i])
-
-    threads = [threading.Thread(target=run, args=(i,))
-               for i in range(len(args))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert all(x is not None for x in got), got
-    return got
-
-
-# Without a process for each step: those take a second on a soft host.
-LEFT = ("echo $BASHPID > /tmp/pid; mkfifo /tmp/q; exec 3<>/tmp/q; while :; do "
-        "read -t 1 -u 3; echo tick >> /tmp/ticks; done")
-WHO = ("cat /etc/machine-id; echo; cat /proc/sys/kernel/hostname; head -c 16 /dev/urandom | od -An -tx1 | "
-       "tr -d ' \\n'; echo; date +%s")
 
 
 @case("three begin at once from one that runs: its file and its process go on "
@@ -372,17 +250,6 @@ def killed():
     wait_until(lambda: not folders(), 10, "nothing is left")
 
 
-def space(daemon):
-    r = daemon.admin("GET", "/admin/df")
-    equal(r.status, 200, r)
-    return {k["kind"]: k for k in r.json["kinds"]}, r.json
-
-
-def du(path):
-    return int(subprocess.run(["du", "-s", "-B1", path], check=True, text=True,
-                              stdout=subprocess.PIPE).stdout.split()[0])
-
-
 @case("hutch df adds up with du; limits are named before anything is touched")
 def limits():
     daemon = Daemon(STATE + "-limits", pool_max=0, snapshots_max_mib=200,
@@ -429,24 +296,6 @@ def limits():
     daemon.stop()
 
 
-@contextlib.contextmanager
-def small_disk(mib):
-    """A folder on an ext4 of its own."""
-    top = tempfile.mkdtemp(dir=os.environ.get("TMPDIR"))
-    image, folder = f"{top}/image", f"{top}/disk"
-    os.mkdir(folder)
-    with open(image, "wb") as f:
-        f.truncate(mib * MIB)
-    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", image],
-                   check=True)
-    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-        shutil.rmtree(top)
-
-
 def fill(folder, leave):
     """Everything but `leave` bytes, or all, when others write meanwhile."""
     v = os.statvfs(folder)
@@ -463,7 +312,7 @@ def fill(folder, leave):
 @case("a full disk refuses it, and one that fills in the middle leaves nothing "
       "of it; the sandbox runs on")
 def full():
-    with small_disk(1800) as disk:
+    with disk_of_its_own(1800, "ext4", "-F", "-m", "0") as disk:
         daemon = Daemon(f"{disk}/state", pool_max=0, disk_reserve_mib=16)
         c = client(daemon)
         box = hold(c)
