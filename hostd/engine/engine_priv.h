@@ -249,7 +249,7 @@ void box_cannot_resume(struct box *b, const char *why);
 /* Those that were stopped when the last daemon ended. */
 int boxes_load(struct engine *e);
 
-/* ---- snapshot.c ---------------------------------------------------------- */
+/* ---- snapshot_ask.c, snapshot.c, snapshot_read.c ------------------------- */
 
 /* A snapshot from the request until its record is durable. */
 struct snap {
@@ -264,6 +264,14 @@ struct snap {
 	struct list askers;
 	uint64_t bytes; /* TAKING: that it may take */
 };
+/* Of the box with the id in its record, now or when that is free. */
+void snap_take(struct snap *s);
+/* All who asked are answered, and it is gone. */
+void snap_end(struct snap *s, const struct err *err,
+	      const struct snapshot_rec *rec);
+void snap_store_failed(struct snap *s, int rc); /* the same */
+void snap_free(struct snap *s);
+struct store_begin snap_key(const struct snap *s);
 /* Sweeps what the last daemon left. */
 int snaps_load(struct engine *e);
 void snaps_end(struct engine *e); /* the engine ends */
