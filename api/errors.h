@@ -44,6 +44,8 @@
 	X(SNAPSHOT_NOT_FOUND, "sandbox_snapshot_not_found",                    \
 	  "invalid_request_error", 404, 66, 0,                                 \
 	  "There is no such snapshot in this graph.")                          \
+	X(SNAPSHOT_DAMAGED, "sandbox_snapshot_damaged", "api_error", 500, 65,  \
+	  0, "The files of the snapshot are not what was taken.")              \
 	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \
 	  "invalid_request_error", 404, 66, 0, "There is no such template.")   \
 	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",   \

@@ -146,6 +146,7 @@ void engine_destroy(struct engine *e)
 	engine_op_begin(e);
 	pool_close(e);
 	snaps_end(e);
+	snap_verify_end(e);
 	list_for_each_safe(n, tmp, &e->boxes)
 	{
 		struct box *b = container_of(n, struct box, node);

@@ -221,6 +221,10 @@ int engine_snapshot_get(struct engine *e, const struct caller *who,
 /* Sandboxes that began from it go on. */
 int engine_snapshot_delete(struct engine *e, const struct caller *who,
 			   const char *id, engine_snapshot_fn fn, void *ctx);
+/* All of its files are read; one at a time in all.  Damage is
+ * ERR_SNAPSHOT_DAMAGED. */
+int engine_snapshot_verify(struct engine *e, const struct caller *who,
+			   const char *id, engine_snapshot_fn fn, void *ctx);
 /* page.sandbox: of that one only. */
 int engine_snapshot_list(struct engine *e, const struct caller *who,
 			 const struct store_page *p, engine_snapshots_fn fn,

@@ -42,6 +42,7 @@ struct engine {
 	unsigned n_pending; /* store operations on their way */
 	bool is_ending;	    /* freed when the last of them came back */
 	uint64_t n_started, n_ended, n_lost, n_vms;
+	struct read_ask *verifying; /* a snapshot; NULL = none */
 };
 
 /* What the guest gets and nobody else may keep: zeroed when freed. */
@@ -275,6 +276,8 @@ struct store_begin snap_key(const struct snap *s);
 /* Sweeps what the last daemon left. */
 int snaps_load(struct engine *e);
 void snaps_end(struct engine *e); /* the engine ends */
+struct snapshot_from snapshot_from_of(const struct snapshot_rec *r);
+void snap_verify_end(struct engine *e); /* the same */
 
 /* ---- space.c: may files take so much more? --------------------------------
  */

@@ -38,13 +38,36 @@ void fake_snapshot(int rc, const char *error)
 	const struct snapshot_result r = {.state_bytes = 4096,
 					  .mem_bytes = 1 << 20,
 					  .disk_bytes = 2 << 20,
-					  .state_sha256 = {1},
-					  .init_sha256 = {2}};
+					  .paused_us = 7000,
+					  .sums = {.state = {1}, .init = {2}}};
 	snapshot_fn fn = fake.snapshot_fn;
 
 	assert_non_null(fn);
 	fake.snapshot_fn = NULL;
 	fn(fake.snapshot_ctx, rc, error, rc ? NULL : &r);
+}
+
+int snapshot_verify(struct link *l, const struct snapshot_from *from,
+		    snapshot_verify_fn fn, void *ctx, struct err *e)
+{
+	(void)l;
+	assert_null(fake.verify_fn);
+	if (fake.create_error)
+		return err_set(e, ERR_UNAVAILABLE, "snapshot", "%s",
+			       fake.create_error);
+	assert_int_equal(from->sums.state[0], 1);
+	fake.verify_fn = fn;
+	fake.verify_ctx = ctx;
+	return 0;
+}
+
+void fake_verified(const struct err *e)
+{
+	snapshot_verify_fn fn = fake.verify_fn;
+
+	assert_non_null(fn);
+	fake.verify_fn = NULL;
+	fn(fake.verify_ctx, e);
 }
 
 struct vm_space vm_space_of(const struct vm *vm)

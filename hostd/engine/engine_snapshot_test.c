@@ -3,7 +3,7 @@
  * waits for what, limits, ends of all kinds.
  */
 #include "../store/test_vfs.h"
-#include "engine_held_util.h"
+#include "engine_snapshot_util.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,62 +13,6 @@
 #include <cmocka.h>
 
 #define MIB (1ull << 20)
-
-/* One pending call about a snapshot and what it was answered. */
-struct snap_call {
-	int n_answers;
-	struct err err;
-	struct snapshot_rec rec;
-};
-
-static void on_snapshot(void *ctx, const struct err *e,
-			const struct snapshot_rec *r)
-{
-	struct snap_call *c = ctx;
-
-	c->n_answers++;
-	assert_true(!e != !r);
-	if (e)
-		c->err = *e;
-	else
-		c->rec = *r;
-}
-
-static void call_take(struct snap_call *c, const char *sandbox, const char *key)
-{
-	const struct snapshot_spec spec = {.key = key,
-					   .request_hash = {5},
-					   .sandbox = sandbox,
-					   .name = "ready"};
-
-	memset(c, 0, sizeof(*c));
-	assert_int_equal(
-		engine_snapshot_create(env.e, &env.who, &spec, on_snapshot, c),
-		0);
-}
-
-/* From call to record. */
-static void take(struct snap_call *c, const char *sandbox, const char *key)
-{
-	call_take(c, sandbox, key);
-	env_settle();
-	fake_snapshot(0, NULL);
-	env_settle();
-	assert_int_equal(c->n_answers, 1);
-	assert_int_equal(c->err.code, ERR_NONE);
-}
-
-static int read_one(struct snap_call *c, const char *id, bool is_delete)
-{
-	memset(c, 0, sizeof(*c));
-	assert_int_equal((is_delete ? engine_snapshot_delete
-				    : engine_snapshot_get)(env.e, &env.who, id,
-							   on_snapshot, c),
-			 0);
-	env_settle();
-	assert_int_equal(c->n_answers, 1);
-	return c->err.code;
-}
 
 static void call_from(struct call *c, const char *snapshot, const char *key)
 {
@@ -325,8 +269,8 @@ static void many_begin_from_one(void **state)
 		assert_int_equal(fake.n_vms, i + 2);
 		assert_true(fake.vms[i + 1].is_from);
 		assert_string_equal(fake.vms[i + 1].from.id, s.rec.id);
-		assert_int_equal(fake.vms[i + 1].from.state_sha256[0], 1);
-		assert_int_equal(fake.vms[i + 1].from.init_sha256[0], 2);
+		assert_int_equal(fake.vms[i + 1].from.sums.state[0], 1);
+		assert_int_equal(fake.vms[i + 1].from.sums.init[0], 2);
 		fake_bound(i + 1);
 		call_wait(&kids[i]);
 		assert_int_equal(kids[i].sbx.status, SBX_RUNNING);

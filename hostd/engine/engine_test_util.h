@@ -60,6 +60,8 @@ struct fake {
 	const char *folders[4];
 	char snapshots_removed[512];
 	struct vm_space vm_space;
+	snapshot_verify_fn verify_fn; /* it is being read */
+	void *verify_ctx;
 	uint64_t stopped_bytes, used_bytes[SPACE_KINDS];
 };
 extern struct fake fake;
@@ -74,6 +76,8 @@ void fake_end(int vm, enum gp_end how, int code, const char *result);
 void fake_stopped(int vm, const char *error);
 /* What the snapshot came to. */
 void fake_snapshot(int rc, const char *error);
+/* It was read: NULL, or what is wrong with it. */
+void fake_verified(const struct err *e);
 /* A VM of the pool waits now. */
 void fake_waiting(int vm);
 void fake_gone(int vm, enum end_reason why, const char *text);

@@ -4,7 +4,8 @@ LOOP_SRCS := $(addprefix hostd/,loop.c loop_timer.c loop_work.c clock.c)
 LOOP_LIBS := -luring -lpthread
 ENGINE_SRCS := $(addprefix hostd/engine/,state.c id.c output.c limits.c \
 	admit.c pool.c pool_target.c wait.c box.c begin.c run.c write.c \
-	settle.c live.c stop.c snapshot_ask.c snapshot.c snapshot_read.c space.c read.c engine.c) \
+	settle.c live.c stop.c snapshot_ask.c snapshot.c snapshot_read.c \
+	space.c read.c engine.c) \
 	$(LOOP_SRCS)
 ENGINE_LIBS := $(LOOP_LIBS) -lcrypto
 
@@ -19,10 +20,11 @@ $(eval $(call program,tests/hostd/output_test,hostd/engine/output_test.c \
 # The engine with a real loop and store, and VMs of the tests; a clock that
 # can be moved.
 engine_tests := engine engine_keys engine_life engine_race engine_pool \
-	engine_held engine_held_end engine_stop engine_snapshot
+	engine_held engine_held_end engine_stop engine_snapshot \
+	engine_snapshot_keep
 engine_test_srcs := hostd/engine/engine_test_util.c \
 	hostd/engine/engine_snapshot_fake.c \
-	hostd/engine/engine_held_util.c \
+	hostd/engine/engine_held_util.c hostd/engine/engine_snapshot_util.c \
 	$(filter-out %_test.c %_fuzz.c,$(wildcard hostd/store/*.c)) \
 	$(filter-out hostd/clock.c,$(ENGINE_SRCS)) hostd/clock_movable.c \
 	$(addprefix hostd/http/,json_raw.c json_read.c json_str.c utf8.c) \

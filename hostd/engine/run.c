@@ -214,9 +214,7 @@ static struct box *from_new(struct from_ask *a, const struct snapshot_rec *r)
 	memcpy(b->rec.template_id, r->id, sizeof(b->rec.template_id));
 	memcpy(b->rec.image_sha256, r->image_sha256, HASH_BYTES);
 	memcpy(b->rec.kernel_sha256, r->kernel_sha256, HASH_BYTES);
-	memcpy(b->from.id, r->id, sizeof(b->from.id));
-	memcpy(b->from.state_sha256, r->state_sha256, HASH_BYTES);
-	memcpy(b->from.init_sha256, r->init_sha256, HASH_BYTES);
+	b->from = snapshot_from_of(r);
 	b->rec.incarnation = r->incarnation + 1;
 	b->last_number = b->rec.incarnation << ENGINE_NUMBERS_BITS;
 	return b;

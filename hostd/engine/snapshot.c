@@ -20,6 +20,14 @@
 
 /* ---- written ------------------------------------------------------------ */
 
+static void is_kept(struct snap *s)
+{
+	log_info("%s snapshot=%s bytes=%llu", s->rec.sandbox, s->rec.id,
+		 (unsigned long long)(s->rec.state_bytes + s->rec.mem_bytes +
+				      s->rec.disk_bytes));
+	snap_end(s, NULL, &s->rec);
+}
+
 static void on_written(void *ctx, int rc, const struct store_found *f)
 {
 	struct snap *s = ctx;
@@ -32,11 +40,7 @@ static void on_written(void *ctx, int rc, const struct store_found *f)
 		snapshot_remove(e->link, s->rec.id);
 		snap_store_failed(s, rc ? rc : -EEXIST);
 	} else {
-		log_info("%s snapshot=%s bytes=%llu", s->rec.sandbox, s->rec.id,
-			 (unsigned long long)(s->rec.state_bytes +
-					      s->rec.mem_bytes +
-					      s->rec.disk_bytes));
-		snap_end(s, NULL, &s->rec);
+		is_kept(s);
 	}
 	engine_op_end(e);
 }
@@ -123,15 +127,16 @@ static void on_taken(void *ctx, int rc, const char *error,
 	s->rec.state_bytes = r->state_bytes;
 	s->rec.mem_bytes = r->mem_bytes;
 	s->rec.disk_bytes = r->disk_bytes;
-	memcpy(s->rec.state_sha256, r->state_sha256, HASH_BYTES);
-	memcpy(s->rec.init_sha256, r->init_sha256, HASH_BYTES);
+	s->rec.sums = r->sums;
 	s->step = SNAP_WRITING;
 	let_go(s);
 	write_record(s);
 }
 
-static void rec_fill(struct snapshot_rec *r, const struct sandbox_rec *b)
+static void rec_fill(struct snap *s, const struct sandbox_rec *b)
 {
+	struct snapshot_rec *r = &s->rec;
+
 	memcpy(r->template_name, b->template_name, sizeof(r->template_name));
 	memcpy(r->template_id, b->template_id, sizeof(r->template_id));
 	r->template_version = b->template_version;
@@ -195,7 +200,7 @@ void snap_take(struct snap *s)
 		snap_end(s, &err, NULL);
 		return;
 	}
-	rec_fill(&s->rec, &b->rec);
+	rec_fill(s, &b->rec);
 	rc = id_make(s->rec.id, "snp_", s->e->node);
 	if (!rc && b->vm)
 		rc = vm_snapshot(b->vm, s->rec.id, on_taken, s);

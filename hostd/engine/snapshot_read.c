@@ -1,5 +1,5 @@
 /*
- * Snapshots of held sandboxes: read, listed, deleted, swept.
+ * Snapshots of held sandboxes: read, verified, listed, deleted, swept.
  *
  * Deleting is taking the other way round: first the record, then the files.
  * So files without a record are of no use to anybody, and are removed at the
@@ -12,14 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- read, deleted ------------------------------------------------------ */
+/* ---- read, verified, deleted --------------------------------------------- */
 
 struct read_ask {
 	struct engine *e;
 	engine_snapshot_fn fn;
 	engine_snapshots_fn list_fn;
 	void *ctx;
-	bool is_delete;
+	enum { READ_GET, READ_DELETE, READ_VERIFY } what;
+	struct snapshot_rec rec; /* VERIFY: whose files are read */
 };
 
 static struct read_ask *read_ask_new(struct engine *e, void *ctx)
@@ -43,20 +44,83 @@ static int asked(struct read_ask *a, int rc)
 	return rc;
 }
 
-static void on_one(void *ctx, int rc, struct snapshot_rec *r)
+static void answer(struct read_ask *a, const struct err *err)
 {
-	struct read_ask a = *(struct read_ask *)ctx;
+	a->fn(a->ctx, err, err ? NULL : &a->rec);
+	free(a);
+}
+
+struct snapshot_from snapshot_from_of(const struct snapshot_rec *r)
+{
+	struct snapshot_from f = {.sums = r->sums};
+
+	memcpy(f.id, r->id, sizeof(f.id));
+	return f;
+}
+
+static void on_verified(void *ctx, const struct err *err)
+{
+	struct read_ask *a = ctx;
+
+	a->e->verifying = NULL;
+	if (err)
+		log_error("%s snapshot=damaged: %s", a->rec.id, err->text);
+	answer(a, err);
+}
+
+/* 0: on_verified comes. */
+static int verify(struct read_ask *a, struct err *err)
+{
+	struct engine *e = a->e;
+	const struct snapshot_from from = snapshot_from_of(&a->rec);
+
+	if (e->is_ending)
+		return err_set(err, ERR_UNAVAILABLE, NULL, NULL);
+	if (e->verifying) {
+		err_set(err, ERR_LIMIT_REACHED, NULL,
+			"One snapshot is verified at a time, and %s is now.",
+			e->verifying->rec.id);
+		err->retry_after_s = ENGINE_RETRY_PLACES_S;
+		return -1;
+	}
+	if (snapshot_verify(e->link, &from, on_verified, a, err))
+		return -1;
+	e->verifying = a;
+	return 0;
+}
+
+void snap_verify_end(struct engine *e)
+{
+	struct read_ask *a = e->verifying;
 	struct err err = {0};
 
-	free(ctx);
-	if (rc) {
+	e->verifying = NULL;
+	if (!a)
+		return;
+	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
+	answer(a, &err);
+}
+
+static void on_one(void *ctx, int rc, struct snapshot_rec *r)
+{
+	struct read_ask *a = ctx;
+	struct engine *e = a->e;
+	struct err err = {0};
+	bool is_over = true;
+
+	if (rc)
 		store_error(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot", "", rc);
-	} else if (a.is_delete && !a.e->is_ending) {
+	else
+		a->rec = *r;
+	if (!rc && a->what == READ_VERIFY) {
+		is_over = verify(a, &err);
+	} else if (!rc && a->what == READ_DELETE && !e->is_ending) {
 		fault_point(FAULT_SNAP_DELETED);
-		snapshot_remove(a.e->link, r->id);
+		snapshot_remove(e->link, r->id);
 	}
-	a.fn(a.ctx, rc ? &err : NULL, r);
-	engine_op_end(a.e);
+	if (is_over)
+		answer(a, err.code ? &err : NULL);
+	engine_op_end(e);
 }
 
 int engine_snapshot_get(struct engine *e, const struct caller *who,
@@ -71,6 +135,19 @@ int engine_snapshot_get(struct engine *e, const struct caller *who,
 					   who->graph, id, on_one, a));
 }
 
+int engine_snapshot_verify(struct engine *e, const struct caller *who,
+			   const char *id, engine_snapshot_fn fn, void *ctx)
+{
+	struct read_ask *a = read_ask_new(e, ctx);
+
+	if (!a)
+		return -ENOMEM;
+	a->fn = fn;
+	a->what = READ_VERIFY;
+	return asked(a, store_snapshot_get(e->store, who->environment,
+					   who->graph, id, on_one, a));
+}
+
 int engine_snapshot_delete(struct engine *e, const struct caller *who,
 			   const char *id, engine_snapshot_fn fn, void *ctx)
 {
@@ -79,7 +156,7 @@ int engine_snapshot_delete(struct engine *e, const struct caller *who,
 	if (!a)
 		return -ENOMEM;
 	a->fn = fn;
-	a->is_delete = true;
+	a->what = READ_DELETE;
 	fault_point(FAULT_SNAP_DELETE);
 	return asked(a, store_snapshot_delete(e->store, who->environment,
 					      who->graph, id, on_one, a));

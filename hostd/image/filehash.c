@@ -189,3 +189,12 @@ int file_hash(const struct file_hashes *h, enum file_hash_kind kind, int fd,
 	}
 	return -EBUSY;
 }
+
+void file_hash_forget(const struct file_hashes *h, enum file_hash_kind kind,
+		      int fd)
+{
+	char name[STAMP_NAME_BYTES];
+
+	if (h->dir_fd >= 0 && !stamp_name(fd, kind, name))
+		unlinkat(h->dir_fd, name, 0);
+}

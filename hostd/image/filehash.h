@@ -31,6 +31,10 @@ enum file_hash_kind {
 int file_hash(const struct file_hashes *h, enum file_hash_kind kind, int fd,
 	      bool is_verify, uint8_t ret[32]);
 
+/* What is remembered of a file that shall be removed. */
+void file_hash_forget(const struct file_hashes *h, enum file_hash_kind kind,
+		      int fd);
+
 /* 64 lower-case digits and NUL; and back: 0 or -EINVAL. */
 void hash_to_hex(const uint8_t hash[32], char ret[65]);
 int hash_from_hex(const char *hex, uint8_t ret[32]);

@@ -141,7 +141,7 @@ static void serve(int status)
 		exit(VMM_WHY_OWNER);
 	if (m.type == VMM_SNAPSHOT && !status &&
 	    (n_fds != 2 || fd_write_all(fds[0], "brsoE\n", 6) ||
-	     ftruncate(fds[1], 1 << 20)))
+	     ftruncate(fds[1], 1 << 20) || pwrite(fds[1], "m", 1, 4096) != 1))
 		exit(96);
 	m.type |= VMM_REPLY;
 	m.status = status;

@@ -4,7 +4,8 @@
 
 LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
 	vmm_args.c cgroup.c channel.c work.c gp_up.c gp_down.c session.c vm.c \
-	vm_command.c vm_start.c vm_stop.c vm_snapshot.c vm_from.c snapshot.c space.c \
+	vm_command.c vm_start.c vm_stop.c vm_snapshot.c vm_from.c snapshot.c \
+	snapshot_check.c space.c \
 	vm_pool.c vm_lane.c vm_lane_give.c vm_bell.c shape.c \
 	key.c cache.c cache_prune.c \
 	check.c template.c renew.c maker.c boot_log.c) \
@@ -42,13 +43,14 @@ $(eval $(call fuzz_target,guest_up,tests/fuzz/guest_up_fuzz.c \
 	-lcbor))
 
 UNIT_TESTS += $(addprefix tests/hostd/,vm_test vm_pool_test vm_lane_test \
-	vm_bell_test vm_stop_test vm_snapshot_test maker_test maker_die_test \
-	renew_test)
+	vm_bell_test vm_stop_test vm_snapshot_test vm_snapshot_check_test \
+	maker_test maker_die_test renew_test)
 $(eval $(call program,tests/hostd/hostile_vmm,hostd/link/hostile_vmm.c \
 	hostd/link/hostile_lane.c $(BASE_SRCS)))
-$(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot,$(eval $(call program,tests/hostd/$(t)_test,\
+$(foreach t,vm vm_pool vm_lane vm_bell vm_stop vm_snapshot vm_snapshot_check,$(eval $(call program,tests/hostd/$(t)_test,\
 	hostd/link/$(t)_test.c hostd/link/vm_test_util.c \
-	$(if $(filter vm vm_stop vm_snapshot,$(t)),,hostd/link/vm_pool_test_util.c) \
+	$(if $(filter vm_pool vm_lane vm_bell,$(t)),hostd/link/vm_pool_test_util.c) \
+	$(if $(filter vm_snapshot%,$(t)),hostd/link/vm_snapshot_test_util.c) \
 	hostd/link/link_test_util.c $(LINK_SRCS) \
 	$(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka)))
@@ -62,5 +64,6 @@ $(eval $(call program,tests/hostd/maker_die_test,hostd/link/maker_die_test.c \
 	hostd/link/link_test_util.c $(LINK_SRCS) $(LINK_JSON_SRCS) $(LOOP_SRCS) $(BASE_SRCS),\
 	$(LINK_LIBS) $(LOOP_LIBS) -lcmocka))
 $(addprefix $(B)/tests/hostd/,vm_test vm_pool_test vm_lane_test vm_bell_test \
-	vm_stop_test vm_snapshot_test maker_test maker_die_test renew_test): | \
+	vm_stop_test vm_snapshot_test vm_snapshot_check_test maker_test \
+	maker_die_test renew_test): | \
 	$(B)/tests/hostd/hostile_vmm

@@ -25,27 +25,16 @@
 #define NEW	   ".new-"
 #define NAME_BYTES SNAPSHOT_FOLDER_BYTES_MAX
 
-static const char *const names[SNAP_FILES] = {"state", "mem", "disk"};
-static const struct file_hashes remember_nothing = {-1};
-
 /* ---- folders ------------------------------------------------------------ */
-
-static int all_open(const struct link *l, bool is_made, int *ret_fd)
-{
-	if (is_made && mkdirat(l->state_fd, SNAPSHOTS_FOLDER, 0700) &&
-	    errno != EEXIST)
-		return -errno;
-	*ret_fd = openat(l->state_fd, SNAPSHOTS_FOLDER,
-			 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return *ret_fd < 0 ? -errno : 0;
-}
 
 static void folder_remove(const struct link *l, const char *name)
 {
 	_cleanup_fd_ int all = -1;
 
-	if (!all_open(l, false, &all))
-		cache_folder_remove(all, name);
+	if (snapshots_open(l, false, &all))
+		return;
+	snapshot_forget(l, name);
+	cache_folder_remove(all, name);
 }
 
 static void new_name(const struct snapping *s, char ret[NAME_BYTES])
@@ -75,7 +64,7 @@ static int files_make(struct snapping *s)
 {
 	_cleanup_fd_ int all = -1;
 	char name[NAME_BYTES];
-	int rc = all_open(s->link, true, &all);
+	int rc = snapshots_open(s->link, true, &all);
 
 	if (rc)
 		return rc;
@@ -91,7 +80,7 @@ static int files_make(struct snapping *s)
 	}
 	for (int i = 0; i < SNAP_FILES; i++) {
 		s->file[i] =
-			openat(s->folder, names[i],
+			openat(s->folder, snapshot_names[i],
 			       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (s->file[i] < 0)
 			return -errno;
@@ -205,13 +194,14 @@ static int sealed(struct snapping *s)
 	r->state_bytes = sparse_allocated(s->file[SNAP_STATE]);
 	r->mem_bytes = sparse_allocated(s->file[SNAP_MEM]);
 	r->disk_bytes = sparse_allocated(s->file[SNAP_DISK]);
-	rc = file_hash(&remember_nothing, FILE_HASH_PLAIN, s->file[SNAP_STATE],
-		       true, r->state_sha256);
+	/* The page cache has them still; the VM goes on meanwhile. */
+	for (int i = 0; !rc && i < SNAP_FILES; i++)
+		rc = snapshot_hash(s->link, i, s->file[i], true, &r->sums);
 	if (!rc)
 		rc = file_hash(&s->link->hashes, FILE_HASH_PLAIN, s->init,
-			       false, r->init_sha256);
+			       false, r->sums.init);
 	if (!rc)
-		rc = all_open(s->link, false, &all);
+		rc = snapshots_open(s->link, false, &all);
 	if (rc)
 		return rc;
 	new_name(s, name);
@@ -301,41 +291,8 @@ uint64_t stopped_bytes(const struct link *l, const char *sandbox)
 	return sum;
 }
 
-/* ---- opened, removed ----------------------------------------------------- */
-
-int snapshot_open(const struct link *l, const struct snapshot_from *from,
-		  int ret[SNAP_FILES], struct err *e)
-{
-	_cleanup_fd_ int all = -1, folder = -1;
-	uint8_t sha[HASH_BYTES];
-	int rc = all_open(l, false, &all);
-
-	if (!rc) {
-		folder =
-			openat(all, from->id,
-			       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		rc = folder < 0 ? -errno : 0;
-	}
-	for (int i = 0; !rc && i < SNAP_FILES; i++) {
-		ret[i] = openat(folder, names[i],
-				O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-		rc = ret[i] < 0 ? -errno : 0;
-	}
-	if (!rc)
-		rc = file_hash(&remember_nothing, FILE_HASH_PLAIN,
-			       ret[SNAP_STATE], true, sha);
-	if (rc)
-		return err_set(e, ERR_UNAVAILABLE, "snapshot",
-			       "The files of the snapshot %s cannot be "
-			       "opened: %s.",
-			       from->id, strerror(-rc));
-	if (memcmp(sha, from->state_sha256, HASH_BYTES))
-		return err_set(e, ERR_UNAVAILABLE, "snapshot",
-			       "The state file of the snapshot %s was altered: "
-			       "its SHA-256 is not the one in the record.",
-			       from->id);
-	return 0;
-}
+/* ---- removed --------------------------------------------------------------
+ */
 
 struct removal {
 	struct job job;
@@ -375,7 +332,7 @@ void snapshots_each(struct link *l, void (*fn)(void *ctx, const char *name),
 		    void *ctx)
 {
 	int all = -1;
-	DIR *dir = all_open(l, false, &all) ? NULL : fdopendir(all);
+	DIR *dir = snapshots_open(l, false, &all) ? NULL : fdopendir(all);
 	struct dirent *d;
 
 	if (!dir) {

@@ -18,9 +18,8 @@
 
 struct snapshot_result {
 	uint64_t state_bytes, mem_bytes, disk_bytes; /* that the files take */
-	uint8_t state_sha256[HASH_BYTES];
-	uint8_t init_sha256[HASH_BYTES]; /* of the image with init */
-	int64_t paused_us;		 /* for so long the VM stood still */
+	struct snapshot_sums sums;
+	int64_t paused_us; /* for so long the VM stood still */
 };
 /*
  * Once, later, never from within the call; not after the engine has ended.
@@ -52,17 +51,28 @@ uint64_t stopped_bytes(const struct link *l, const char *sandbox);
 /* What a sandbox begins from. */
 struct snapshot_from {
 	char id[ID_BYTES_MAX];
-	uint8_t state_sha256[HASH_BYTES], init_sha256[HASH_BYTES];
+	struct snapshot_sums sums;
 };
 /*
  * As vm_create, from a snapshot: it gets a disk of its own, maps the memory
  * copy on write, and confirms an identity of its own before any command is
  * given to it.  Numbers of commands must be above those of the sandbox that the
  * snapshot is of.  -1 with `e`: ERR_UNAVAILABLE when its files are not there.
+ * When they are not what they were it ends, END_NOT_STARTED, before a VM is
+ * there.
  */
 int vm_create_from(struct vm **ret, struct link *link,
 		   const struct vm_spec *spec, const struct snapshot_from *from,
 		   const struct vm_ops *ops, void *ctx, struct err *e);
+
+/*
+ * Reads every byte of it, by a worker, and `fn` is called once, later: `e` NULL
+ * = it is what was taken, else ERR_SNAPSHOT_DAMAGED or ERR_UNAVAILABLE.  Not
+ * after the engine has ended.  -1 with `e`, ERR_UNAVAILABLE: it is not called.
+ */
+typedef void (*snapshot_verify_fn)(void *ctx, const struct err *e);
+int snapshot_verify(struct link *l, const struct snapshot_from *from,
+		    snapshot_verify_fn fn, void *ctx, struct err *e);
 
 /* Names of folders: an id, or ".new-" and an id. */
 #define SNAPSHOT_FOLDER_BYTES_MAX (ID_BYTES_MAX + 8)

@@ -9,6 +9,23 @@
 
 enum { SNAP_STATE, SNAP_MEM, SNAP_DISK, SNAP_FILES };
 
+/* snapshot_check.c: names in its folder; its hash, any thread, 0 or -errno.
+ * is_verify: read it, whatever is remembered. */
+extern const char *const snapshot_names[SNAP_FILES];
+int snapshot_hash(const struct link *l, int which, int fd, bool is_verify,
+		  struct snapshot_sums *ret);
+/* Of the files in the folder `name` no hash is remembered any more. */
+void snapshot_forget(const struct link *l, const char *name);
+/* Its files, read-only; 0 or -1 with `e`.  What was opened is in `ret`, also
+ * then. */
+int snapshot_open(const struct link *l, const char *id, int ret[SNAP_FILES],
+		  struct err *e);
+/* Worker: are they what was taken?  0 or -1 with `e`. */
+int snapshot_check(const struct link *l, const struct snapshot_from *from,
+		   const int file[SNAP_FILES], bool is_verify, struct err *e);
+/* The folder of all of them; 0 or -errno. */
+int snapshots_open(const struct link *l, bool is_made, int *ret_fd);
+
 struct snapping {
 	struct job job;
 	struct link *link;
@@ -39,10 +56,6 @@ void snapping_seal(struct snapping *s);
 void snapping_fail(struct snapping *s, const char *what, int rc);
 /* The same and nobody is told: it never began, or the link ends. */
 void snapping_drop(struct snapping *s);
-/* Its files, read-only, the state file as the record has it; 0 or -1 with `e`.
- * What was opened is in `ret`, also then. */
-int snapshot_open(const struct link *l, const struct snapshot_from *from,
-		  int ret[SNAP_FILES], struct err *e);
 /* Frees it, and nothing else. */
 void snapping_free(struct snapping *s);
 

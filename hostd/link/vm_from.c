@@ -2,7 +2,8 @@
  * A VM that begins from a snapshot of a sandbox; see snapshot.h.
  *
  * Its files are opened at once, so that the snapshot may be removed from then
- * on.  A worker copies the disk; then the VM starts as one that was stopped
+ * on.  A worker looks whether they are what was taken (snapshot_check.c) and
+ * copies the disk; then the VM starts as one that was stopped
  * (vm_stop.c), but its memory may be mapped by many.
  */
 #include "../image/disk.h"
@@ -24,7 +25,7 @@ struct vm_from {
 	int file[SNAP_FILES]; /* owned; the disk is what is copied */
 	int disk;	      /* owned; its own */
 	bool is_with_worker;
-	int rc;
+	struct err e; /* code set: of the worker */
 };
 
 static void from_free(struct vm_from *f)
@@ -59,7 +60,7 @@ int vm_from_take(struct vm *vm, int *ret_state, int *ret_mem, int *ret_disk,
 		return err_set(e, ERR_INTERNAL, NULL,
 			       "cannot hash the image with init: %s",
 			       strerror(-rc));
-	if (memcmp(init, f->what.init_sha256, HASH_BYTES))
+	if (memcmp(init, f->what.sums.init, HASH_BYTES))
 		return err_set(e, ERR_UNAVAILABLE, NULL,
 			       "the snapshot %s was taken with another image "
 			       "of hutch-init",
@@ -74,9 +75,15 @@ int vm_from_take(struct vm *vm, int *ret_state, int *ret_mem, int *ret_disk,
 static void copy_run(struct job *j)
 {
 	struct vm_from *f = container_of(j, struct vm_from, job);
+	int rc;
 
-	f->rc = disk_copy(f->file[SNAP_DISK], j->link->state_fd, &f->disk,
-			  NULL);
+	if (snapshot_check(j->link, &f->what, f->file, false, &f->e))
+		return;
+	rc = disk_copy(f->file[SNAP_DISK], j->link->state_fd, &f->disk, NULL);
+	if (rc)
+		err_set(&f->e, rc == -ENOSPC ? ERR_CAPACITY : ERR_INTERNAL,
+			NULL, "copying the snapshot's disk into %s: %s",
+			j->link->state_dir, strerror(-rc));
 	fault_point(FAULT_FROM_COPIED);
 }
 
@@ -92,10 +99,8 @@ static void copy_done(struct job *j)
 	}
 	if (!j->link || vm->state == VM_ENDING)
 		return; /* vm_free is on the way */
-	if (f->rc)
-		vm_end(vm, END_NOT_STARTED,
-		       "copying the snapshot's disk into %s: %s",
-		       vm->link->state_dir, strerror(-f->rc));
+	if (f->e.code)
+		vm_end(vm, END_NOT_STARTED, "%s", f->e.text);
 	else
 		vm_await_template(vm);
 }
@@ -111,7 +116,7 @@ int vm_create_from(struct vm **ret, struct link *link,
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	f->what = *from;
 	f->file[0] = f->file[1] = f->file[2] = f->disk = -1;
-	vm = snapshot_open(link, from, f->file, e)
+	vm = snapshot_open(link, from->id, f->file, e)
 		     ? NULL
 		     : vm_new_live(link, spec, ops, ctx, e);
 	if (!vm) {

@@ -2,9 +2,8 @@
  * Snapshots with a process that plays a VMM (vm_test_util.h): files, steps that
  * fail, what is held back meanwhile, and VMs that begin from one.
  */
-#include "snapshot.h"
 #include "space.h"
-#include "vm_test_util.h"
+#include "vm_snapshot_test_util.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,18 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define ID	 "snp_test"
-#define SHORT_MS 300
-#define LONG_MS	 10000
-
-/* What came of the snapshot. */
-static struct taken {
-	int n;
-	int rc;
-	char error[REASON_BYTES_MAX];
-	struct snapshot_result r;
-} taken;
 
 static bool is_there(const char *name)
 {
@@ -34,84 +21,10 @@ static bool is_there(const char *name)
 	return !fstatat(lnk->state_fd, path, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-static void on_folder(void *ctx, const char *name)
-{
-	(void)name;
-	(*(int *)ctx)++;
-}
-
-static int n_folders(void)
-{
-	int n = 0;
-
-	snapshots_each(lnk, on_folder, &n);
-	return n;
-}
-
-static void on_taken(void *ctx, int rc, const char *error,
-		     const struct snapshot_result *r)
-{
-	(void)ctx;
-	taken.n++;
-	taken.rc = rc;
-	snprintf(taken.error, sizeof(taken.error), "%s", error ? error : "");
-	if (r)
-		taken.r = *r;
-}
-
-static void take(struct seen *s)
-{
-	memset(&taken, 0, sizeof(taken));
-	s->rc = vm_snapshot(s->vm, ID, on_taken, NULL);
-	assert_int_equal(s->rc, 0);
-	assert_int_equal(taken.n, 0); /* never from within */
-	assert_int_equal(vm_snapshot(s->vm, ID, on_taken, NULL), -EAGAIN);
-	assert_int_equal(vm_stop(s->vm), -EAGAIN);
-}
-
 static void take_and_kill(struct seen *s)
 {
 	take(s);
 	assert_int_equal(vm_kill(s->vm, 1, 0), 0);
-}
-
-static void on_stop_loop(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-static void loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_stop_loop};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-}
-
-/* On a busy host nothing but a deadline that is waited for is short. */
-static void times_set(int64_t ms)
-{
-	lnk->times.bind_ms = LONG_MS;
-	lnk->times.start_ms = lnk->times.snapshot_ms = ms;
-	lnk->times.overrun_ms = LONG_MS;
-}
-
-static int setup_patient(void **state)
-{
-	int rc = setup(state);
-
-	if (!rc)
-		times_set(LONG_MS);
-	return rc;
-}
-
-/* Its end may come after the VM's: files take a while. */
-static void wait_taken(void)
-{
-	for (int i = 0; i < 500 && !taken.n; i++)
-		loop_for(10);
-	assert_int_equal(taken.n, 1);
 }
 
 /* A worker closes what it had open a little after that is seen. */
@@ -120,49 +33,6 @@ static void fds_are(unsigned want)
 	for (int i = 0; i < 500 && fds_open() != want; i++)
 		loop_for(10);
 	assert_int_equal(fds_open(), want);
-}
-
-static void remove_all(void)
-{
-	snapshot_remove(lnk, ID);
-	for (int i = 0; i < 500 && n_folders(); i++)
-		loop_for(10);
-	assert_int_equal(n_folders(), 0);
-}
-
-/* A VM that is copied while its command runs, and ends well. */
-static void take_good(void)
-{
-	struct seen s = {.destroy_on_end = 1, .on_start = take};
-
-	play("brs!zzz>oE", &s);
-	wait_taken();
-	assert_int_equal(taken.rc, 0);
-	assert_int_equal(s.ended, 1);
-	assert_int_equal(s.why, END_NONE);
-}
-
-static struct snapshot_from from_taken(void)
-{
-	struct snapshot_from f = {.id = ID};
-
-	memcpy(f.state_sha256, taken.r.state_sha256, HASH_BYTES);
-	memcpy(f.init_sha256, taken.r.init_sha256, HASH_BYTES);
-	return f;
-}
-
-static int begin_from(struct seen *s, const struct snapshot_from *f,
-		      struct err *e)
-{
-	struct vm_run run = {.code = "x", .code_len = 1, .timeout_ms = 100};
-	int rc;
-
-	memset(s, 0, sizeof(*s));
-	s->destroy_on_end = 1;
-	rc = vm_create_from(&s->vm, lnk, &test_spec, f, &ops, s, e);
-	if (!rc)
-		assert_int_equal(vm_run(s->vm, 1, &run), 0);
-	return rc;
 }
 
 static void take_and_begin(void)
@@ -222,16 +92,8 @@ static void test_what_it_was_is_checked(void **state)
 	take_good();
 	fds = fds_open();
 	f = from_taken();
-	f.state_sha256[0] ^= 1;
-	assert_int_equal(begin_from(&s, &f, &e), -1);
-	assert_non_null(strstr(e.text, "SHA-256"));
-	f = from_taken();
-	f.init_sha256[0] ^= 1;
-	assert_int_equal(begin_from(&s, &f, &e), 0);
-	assert_int_equal(loop_run(loop), 0);
-	assert_int_equal(s.why, END_NOT_STARTED);
-	assert_non_null(strstr(s.text, "another image"));
-	assert_int_equal(s.bound, 0);
+	f.sums.init[0] ^= 1;
+	begins_not(&f, "another image");
 	/* Ended before it has its disk. */
 	f = from_taken();
 	assert_int_equal(begin_from(&s, &f, &e), 0);

@@ -145,6 +145,7 @@ void entry_put(const char *script)
 	assert_int_equal(fd_write_all(m.state_fd, script, strlen(script)), 0);
 	assert_int_equal(ftruncate(m.mem_fd, 1 << 20), 0);
 	assert_int_equal(ftruncate(m.disk_fd, 1 << 20), 0);
+	assert_int_equal(pwrite(m.disk_fd, "d", 1, 8192), 1);
 	assert_int_equal(cache_making_commit(&c, key, &m, "", 1, &e), 0);
 	cache_making_end(&c, key, &m);
 }

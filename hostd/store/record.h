@@ -129,6 +129,14 @@ struct command_rec {
 	struct output_rec out[2]; /* 0 stdout, 1 stderr */
 };
 
+/* SHA-256 of a snapshot's files; zeros = not known (a record of version 1). */
+struct snapshot_sums {
+	uint8_t state[HASH_BYTES];
+	/* sparse_hash: wherever the holes are. */
+	uint8_t mem[HASH_BYTES], disk[HASH_BYTES];
+	uint8_t init[HASH_BYTES]; /* of the image with init */
+};
+
 /* What a sandbox was at a moment: memory, devices, disk (hostd/link). */
 struct snapshot_rec {
 	char id[ID_BYTES_MAX]; /* snp_... */
@@ -143,13 +151,12 @@ struct snapshot_rec {
 	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
 	uint8_t image_sha256[HASH_BYTES];
 	uint8_t kernel_sha256[HASH_BYTES];
-	uint8_t init_sha256[HASH_BYTES]; /* of the image with init */
 	struct limits limits;
-	int64_t created_ms;
-	uint64_t incarnation; /* of the sandbox's VM */
+	int64_t created_ms, expires_ms; /* 0 = never */
+	uint64_t incarnation;		/* of the sandbox's VM */
 	/* Bytes that the files take. */
 	uint64_t state_bytes, mem_bytes, disk_bytes;
-	uint8_t state_sha256[HASH_BYTES]; /* of the VMM's state file */
+	struct snapshot_sums sums;
 };
 
 void command_rec_finish(struct command_rec *c);

@@ -6,6 +6,7 @@
 #include "codec.h"
 #include "guest_proto.h"
 #include "record.h"
+#include <errno.h>
 #include <stddef.h>
 
 #define N_OF(a)	       (sizeof(a) / sizeof((a)[0]))
@@ -114,7 +115,7 @@ static const struct field snapshot_fields[] = {
 	N_TEXT(9, template_base),
 	{10, F_HASH, N(image_sha256), 0, HASH_BYTES},
 	{11, F_HASH, N(kernel_sha256), 0, HASH_BYTES},
-	{12, F_HASH, N(init_sha256), 0, HASH_BYTES},
+	{12, F_HASH, N(sums.init), 0, HASH_BYTES},
 	{13, F_U32, N(limits.vcpus), 0, UINT32_MAX},
 	{14, F_U32, N(limits.memory_mib), 0, UINT32_MAX},
 	{15, F_U32, N(limits.disk_mib), 0, UINT32_MAX},
@@ -123,12 +124,18 @@ static const struct field snapshot_fields[] = {
 	{18, F_U64, N(state_bytes), 0, UINT64_MAX},
 	{19, F_U64, N(mem_bytes), 0, UINT64_MAX},
 	{20, F_U64, N(disk_bytes), 0, UINT64_MAX},
-	{21, F_HASH, N(state_sha256), 0, HASH_BYTES},
+	{21, F_HASH, N(sums.state), 0, HASH_BYTES},
+	/* From version 2 on. */
+	{22, F_HASH, N(sums.mem), 0, HASH_BYTES},
+	{23, F_HASH, N(sums.disk), 0, HASH_BYTES},
+	{24, F_I64, N(expires_ms), 0, 0},
 };
 
 static const struct record_type snapshot_type = {
-	"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields,
+	"snapshot", 2, sizeof(struct snapshot_rec), snapshot_fields,
 	N_OF(snapshot_fields)};
+static const struct record_type snapshot_type_1 = {
+	"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields, 21};
 
 #define K(m) offsetof(struct key_info, m)
 
@@ -182,7 +189,10 @@ int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out)
 
 int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&snapshot_type, r, cbor, len);
+	int rc = codec_decode(&snapshot_type, r, cbor, len);
+
+	return rc == -ENOTSUP ? codec_decode(&snapshot_type_1, r, cbor, len)
+			      : rc;
 }
 
 int key_rec_encode(const struct key_info *r, struct bytes *out)

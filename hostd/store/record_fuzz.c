@@ -105,14 +105,14 @@ static void snapshot(const struct bytes *in)
 	bytes_finish(&out);
 }
 
-/* A definite map whose first pair is the known version. */
+/* A definite map whose first pair is a known version. */
 static bool is_past_first_check(const struct bytes *in)
 {
 	size_t head = in->len && in->data[0] == 0xb8 ? 2 : 1;
 
 	return in->len > head + 1 && in->data[0] >> 5 == 5 &&
 	       in->data[0] != 0xbf && !in->data[head] &&
-	       in->data[head + 1] == 1;
+	       (in->data[head + 1] == 1 || in->data[head + 1] == 2);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

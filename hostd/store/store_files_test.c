@@ -235,6 +235,21 @@ static void other_schemas_are_refused(void **state)
 	assert_refused(DB_FILE, "another program");
 }
 
+/* What was not known then is zero. */
+static void on_old_snapshot(void *ctx, int rc, struct snapshot_rec *r)
+{
+	static const uint8_t unknown[HASH_BYTES];
+
+	if (!rc) {
+		assert_int_equal(r->sums.state[0], 0xab);
+		assert_memory_equal(r->sums.mem, unknown, HASH_BYTES);
+		assert_memory_equal(r->sums.disk, unknown, HASH_BYTES);
+		assert_int_equal(r->expires_ms, 0);
+		assert_int_equal(r->incarnation, 3);
+	}
+	on_rc(ctx, rc);
+}
+
 /* A database as release 1 wrote it: it must open for ever. */
 static void saved_schema_1_opens(void **state)
 {
@@ -263,6 +278,11 @@ static void saved_schema_1_opens(void **state)
 	assert_memory_equal(a.cmd.result.data, "[1,2]", 5);
 	assert_memory_equal(a.cmd.out[0].head.data, "hello\n", 6);
 	answer_finish(&a);
+	answer_init(&a, &f);
+	store_snapshot_get(f.store, "env_a", "main", "snp_a1b2",
+			   on_old_snapshot, &a);
+	answer_wait(&a, 1);
+	assert_int_equal(a.rc, 0);
 	fixture_close(&f);
 	assert_int_equal(raw_number(&f, "PRAGMA user_version"),
 			 db_schema_version());

@@ -6,12 +6,16 @@
 #include "commands.h"
 #include <string.h>
 
-#define ID_BYTES 64
-#define PAGE	 "100"
+#define ID_BYTES  64
+#define SNAPSHOTS "/v1/sandboxes/snapshots"
+/* Gigabytes are written, or read, before the answer. */
+#define SILENCE_MS_MAX 600000
+#define PAGE	       "100"
 
 static const char help[] =
 	"usage: hutch snapshot create [OPTIONS] SANDBOX\n"
 	"       hutch snapshot ls\n"
+	"       hutch snapshot verify SNAPSHOT\n"
 	"       hutch snapshot rm SNAPSHOT\n"
 	"\n"
 	"A snapshot is the memory and the disk of a held sandbox at one "
@@ -24,6 +28,12 @@ static const char help[] =
 	"the sandbox\n"
 	"is removed, and they stay when it is.\n"
 	"\n"
+	"A sandbox does not begin from a snapshot whose files were altered or "
+	"cut "
+	"short.  Bytes\n"
+	"that a disk lost by itself are found by verify, which reads all of "
+	"them.\n"
+	"\n"
 	"What a process kept in its own memory is the same in all of them: "
 	"keys and tokens\n"
 	"that it holds, generators of random numbers that it has seeded.\n"
@@ -33,6 +43,7 @@ static const char help[] =
 	"  snap=$(hutch snapshot create --name ready $id)\n"
 	"  hutch sandbox create --snapshot $snap\n"
 	"  hutch snapshot ls\n"
+	"  hutch snapshot verify $snap\n"
 	"  hutch snapshot rm $snap\n";
 
 struct verb {
@@ -57,8 +68,8 @@ static int create_call(struct verb *v, struct answer *a, struct err *e)
 	if (v->name)
 		json_out_text(&j, "name", v->name, strlen(v->name));
 	json_out_end(&j, '}');
-	if (j.rc || cli_path(v->c, &path, "/v1/sandboxes/snapshots", "sandbox",
-			     v->args.rest[0], NULL))
+	if (j.rc ||
+	    cli_path(v->c, &path, SNAPSHOTS, "sandbox", v->args.rest[0], NULL))
 		rc = no_memory(e);
 	else
 		rc = cli_call(v->c, "POST", (char *)path.data, &j.buf, v->key,
@@ -67,15 +78,15 @@ static int create_call(struct verb *v, struct answer *a, struct err *e)
 	return rc;
 }
 
-static int delete_call(struct verb *v, const char *snapshot, struct answer *a,
-		       struct err *e)
+/* A call on one. */
+static int one_call(struct verb *v, const char *method, const char *route,
+		    const char *snapshot, struct answer *a, struct err *e)
 {
 	_cleanup_bytes_ struct bytes path = {0};
 
-	if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "snapshot",
-		     snapshot, NULL))
+	if (cli_path(v->c, &path, route, "snapshot", snapshot, NULL))
 		return no_memory(e);
-	return cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, a, e);
+	return cli_call(v->c, method, (char *)path.data, NULL, NULL, a, e);
 }
 
 /* Ctrl-C: the same key waits for what is being taken, so that it can be
@@ -89,7 +100,7 @@ static int create_undo(struct verb *v, struct err *e)
 	if (create_call(v, &a, e))
 		return cli_interrupted(v->c, e, "no snapshot was made");
 	answer_text(a.root, "id", id, sizeof(id), "");
-	if (delete_call(v, id, &gone, e))
+	if (one_call(v, "DELETE", SNAPSHOTS, id, &gone, e))
 		return cli_interrupted(
 			v->c, e, "hutch snapshot rm %s removes what was made",
 			id);
@@ -139,8 +150,8 @@ static int ls(struct verb *v, struct err *e)
 		struct json_member m;
 		struct json_iter it;
 
-		if (cli_path(v->c, &path, "/v1/sandboxes/snapshots", "limit",
-			     PAGE, "cursor", *cursor ? cursor : NULL, NULL))
+		if (cli_path(v->c, &path, SNAPSHOTS, "limit", PAGE, "cursor",
+			     *cursor ? cursor : NULL, NULL))
 			return no_memory(e);
 		if (cli_call(v->c, "GET", (char *)path.data, NULL, NULL, &a, e))
 			return -1;
@@ -157,17 +168,29 @@ static int ls(struct verb *v, struct err *e)
 	return 0;
 }
 
-static int rm(struct verb *v, struct err *e)
+/* The same for the command line, and what is said of it. */
+static int one(struct verb *v, const char *method, const char *route,
+	       const char *said, struct err *e)
 {
 	_cleanup_answer_ struct answer a = {0};
 
-	if (delete_call(v, v->args.rest[0], &a, e))
+	if (one_call(v, method, route, v->args.rest[0], &a, e))
 		return -1;
 	if (v->c->is_json)
 		printf("%.*s\n", (int)a.root.len, a.root.at);
 	else
-		printf("%s removed\n", v->args.rest[0]);
+		printf("%s %s\n", v->args.rest[0], said);
 	return 0;
+}
+
+static int verify(struct verb *v, struct err *e)
+{
+	return one(v, "POST", SNAPSHOTS "/verify", "is what was taken", e);
+}
+
+static int rm(struct verb *v, struct err *e)
+{
+	return one(v, "DELETE", SNAPSHOTS, "removed", e);
 }
 
 static const struct {
@@ -177,6 +200,7 @@ static const struct {
 } verbs[] = {
 	{"create", "a sandbox", create, 1},
 	{"ls", "nothing", ls, 0},
+	{"verify", "a snapshot", verify, 1},
 	{"rm", "a snapshot", rm, 1},
 };
 #define VERBS (sizeof(verbs) / sizeof(*verbs))
@@ -189,6 +213,7 @@ static int run(struct verb *v, size_t i)
 	if (cli_key_make(&v->key, v->made_key, "snapshot", &e) ||
 	    cli_open(v->c, CLI_FOR_RECORDS, &e))
 		return cli_fail(v->c, &e);
+	v->c->http.timeout_ms = SILENCE_MS_MAX;
 	rc = verbs[i].fn(v, &e);
 	if (rc)
 		rc = cli_fail(v->c, &e);
@@ -221,7 +246,7 @@ int cmd_snapshot(struct cli *c, int argc, char **argv)
 		return cli_help(help, opts);
 	if (i == VERBS) {
 		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is create, ls or rm");
+			"the first word is create, ls, verify or rm");
 		return cli_usage(c, "snapshot", &e);
 	}
 	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||

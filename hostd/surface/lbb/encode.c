@@ -117,8 +117,11 @@ void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
 	json_out_u64(j, "bytes", s->state_bytes + s->mem_bytes + s->disk_bytes);
 	json_out_u64(j, "memory_bytes", s->state_bytes + s->mem_bytes);
 	json_out_u64(j, "disk_bytes", s->disk_bytes);
-	put_hash(j, "state_sha256", s->state_sha256);
+	put_hash(j, "state_sha256", s->sums.state);
+	put_hash(j, "memory_sha256", s->sums.mem);
+	put_hash(j, "disk_sha256", s->sums.disk);
 	json_out_time(j, "created_at", s->created_ms);
+	json_out_time(j, "expires_at", s->expires_ms);
 	json_out_end(j, '}');
 }
 

@@ -47,6 +47,7 @@ void lbb_sandbox_resume(struct request *r);
 void lbb_snapshot_create(struct request *r);
 void lbb_snapshots(struct request *r); /* list, or retrieve by snapshot= */
 void lbb_snapshot_get(struct request *r);
+void lbb_snapshot_verify(struct request *r);
 void lbb_snapshot_delete(struct request *r);
 /* commands.c */
 void lbb_commands(struct request *r);

@@ -42,6 +42,8 @@ static const struct route routes[] = {
 	 p_snapshots, lbb_snapshots},
 	{HTTP_GET, "/v1/sandboxes/snapshots/get", "getSnapshot", V1_END, 0,
 	 p_snapshot, lbb_snapshot_get},
+	{HTTP_POST, "/v1/sandboxes/snapshots/verify", "verifySnapshot", V1_END,
+	 1024, p_snapshot, lbb_snapshot_verify},
 	{HTTP_DELETE, "/v1/sandboxes/snapshots", "deleteSnapshot", V1_END, 0,
 	 p_snapshot, lbb_snapshot_delete},
 	{HTTP_POST, "/v1/sandboxes/commands", "createCommand",

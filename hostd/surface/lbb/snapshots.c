@@ -70,7 +70,7 @@ void lbb_snapshot_create(struct request *r)
 		lbb_engine_failed(r, rc);
 }
 
-/* ---- read, delete -------------------------------------------------------- */
+/* ---- read, verify, delete ------------------------------------------------ */
 
 static void one(struct request *r,
 		int (*call)(struct engine *e, const struct caller *who,
@@ -89,6 +89,11 @@ static void one(struct request *r,
 void lbb_snapshot_get(struct request *r)
 {
 	one(r, engine_snapshot_get);
+}
+
+void lbb_snapshot_verify(struct request *r)
+{
+	one(r, engine_snapshot_verify);
 }
 
 void lbb_snapshot_delete(struct request *r)

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Snapshots that are kept: damage is refused by name, verifying reads all of
+it.
+
+test: timeout=600 beside=yes
+"""
+import os
+import re
+import time
+
+from held import SHELL, WAIT_S
+from hutchlib import STATE, Daemon, case, equal, hutch, main, note, wait_until
+from snaps import (MIB, SNAPSHOTS, begin, create_from, delete, hold, listed,
+                   remove, sh, take, taken)
+
+d = Daemon(STATE + "-kept", pool_max=0, graph_places=8, environment_places=8)
+
+
+def client():
+    if not d.is_alive():
+        d.start()
+    return d.client()
+
+
+def verify(c, snapshot):
+    return c.call("POST", SNAPSHOTS + "/verify", query={"snapshot": snapshot})
+
+
+def failed(c, snapshot):
+    """What is said of a sandbox that cannot begin."""
+    r = create_from(c, snapshot)
+    equal(r.status, 201, r)
+    s = wait_until(lambda: (lambda x: x["status"] != "starting" and x)(
+        c.sandbox(r.json["id"])), WAIT_S, "it has failed")
+    equal(s["status"], "failed", s)
+    return s["message"]
+
+
+def flip(path):
+    """One bit in the middle of its data."""
+    os.chmod(path, 0o600)
+    with open(path, "r+b") as f:
+        at = os.lseek(f.fileno(), 0, os.SEEK_DATA)
+        f.seek(at)
+        byte = f.read(1)
+        f.seek(at)
+        f.write(bytes([byte[0] ^ 1]))
+
+
+@case("altered, cut short or gone: refused with its name, and nothing of it "
+      "runs; put right again it begins")
+def damaged():
+    c = client()
+    box = hold(c)
+    sh(c, box, "echo kept > f; sync")
+    s = taken(c, box, name="ready")
+    delete(c, box)
+    for name in ("state", "memory", "disk"):
+        assert re.fullmatch("[0-9a-f]{64}", s[f"{name}_sha256"]), s
+    began = time.monotonic()
+    equal(verify(c, s["id"]).json, s)
+    note(f"{s['bytes'] / MIB:.1f} MiB verified in "
+         f"{time.monotonic() - began:.2f} s")
+    folder = f"{d.state}/snapshots/{s['id']}"
+    for name in ("state", "mem", "disk"):
+        flip(f"{folder}/{name}")
+        said = failed(c, s["id"])
+        assert f"file {name} " in said and s["id"] in said, said
+        assert "SHA-256" in said, said
+        r = verify(c, s["id"])
+        equal((r.status, r.code), (500, "sandbox_snapshot_damaged"), r)
+        assert f"file {name} " in r.text, r
+        flip(f"{folder}/{name}")
+    size = os.stat(f"{folder}/mem").st_size - 4096
+    with open(f"{folder}/mem", "r+b") as f:
+        f.seek(size)
+        end = f.read()
+        f.truncate(size)
+        f.flush()
+        assert "file mem " in failed(c, s["id"])
+        f.seek(size)
+        f.write(end)
+    equal(verify(c, s["id"]).json, s)
+    kid = begin(c, s["id"])
+    equal(sh(c, kid, "cat f"), "kept\n")
+    delete(c, kid)
+    os.rename(f"{folder}/disk", f"{folder}/moved")
+    said = failed(c, s["id"])
+    assert "disk: No such file" in said, said
+    r = verify(c, s["id"])
+    equal((r.status, r.code), (503, "service_unavailable"), r)
+    os.rename(f"{folder}/moved", f"{folder}/disk")
+    equal(d.vmm_pids(), {})
+    p = hutch("--state", d.state, "snapshot", "verify", "snp_" + "a" * 26)
+    equal(p.returncode, 66, p)
+    equal(remove(c, s["id"]).status, 200)
+    wait_until(lambda: not os.listdir(f"{d.state}/snapshots"), 10,
+               "its files are removed")
+
+
+@case("hutch snapshot verify: whole, and damaged")
+def cli():
+    c = client()
+    state = ["--state", d.state]
+    box = hutch(*state, "sandbox", "create", "--template", SHELL, "--disk",
+                "512").stdout.strip()
+    p = hutch(*state, "snapshot", "create", box)
+    equal(p.returncode, 0, p)
+    snap = p.stdout.strip()
+    p = hutch(*state, "snapshot", "verify", snap)
+    equal((p.returncode, p.stdout), (0, f"{snap} is what was taken\n"), p)
+    flip(f"{d.state}/snapshots/{snap}/mem")
+    p = hutch(*state, "snapshot", "verify", snap)
+    equal(p.returncode, 65, p)
+    assert f"The file mem of the snapshot {snap}" in p.stderr, p
+    for argv in (("snapshot", "rm", snap), ("sandbox", "rm", box)):
+        equal(hutch(*state, *argv).returncode, 0)
+    equal(listed(c), [])
+
+
+main()
