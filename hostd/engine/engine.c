@@ -82,6 +82,7 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	list_init(&e->boxes);
 	list_init(&e->waiters);
 	list_init(&e->snaps);
+	snaps_expiry_init(e);
 	pool_begin(&e->pool);
 	boot_id_read(e->boot_id);
 	if (configure(e, cfg, err) || pool_open(e, cfg, err)) {
@@ -92,6 +93,8 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	rc = boxes_load(e);
 	if (!rc)
 		rc = snaps_load(e);
+	if (!rc)
+		snaps_expire(e);
 	if (rc) {
 		engine_destroy(e);
 		return err_set(err, ERR_INTERNAL, NULL,
@@ -147,6 +150,7 @@ void engine_destroy(struct engine *e)
 	pool_close(e);
 	snaps_end(e);
 	snap_verify_end(e);
+	loop_timer_stop(e->loop, &e->snap_expiry);
 	list_for_each_safe(n, tmp, &e->boxes)
 	{
 		struct box *b = container_of(n, struct box, node);

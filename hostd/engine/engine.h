@@ -41,8 +41,11 @@ struct engine;
 #define ENGINE_EXPIRES_IN_SECONDS_DEFAULT 3600
 #define ENGINE_EXPIRES_IN_SECONDS_MIN	  60
 #define ENGINE_EXPIRES_IN_SECONDS_MAX	  604800
-#define ENGINE_COMMANDS_RUNNING_MAX	  8
-#define ENGINE_COMMANDS_WAITING_MAX	  32
+/* Of a snapshot, which need not expire. */
+#define ENGINE_SNAPSHOT_SECONDS_MIN 60
+#define ENGINE_SNAPSHOT_SECONDS_MAX 31536000
+#define ENGINE_COMMANDS_RUNNING_MAX 8
+#define ENGINE_COMMANDS_WAITING_MAX 32
 /* Code, input, stdin ... of commands that wait, in the daemon's memory. */
 #define ENGINE_WAITING_BYTES_MAX (16u << 20)
 
@@ -201,7 +204,8 @@ struct snapshot_spec {
 	const char *key;
 	uint8_t request_hash[HASH_BYTES];
 	const char *sandbox;
-	const char *name; /* NULL = none */
+	const char *name;	     /* NULL = none */
+	uint32_t expires_in_seconds; /* 0 = never */
 };
 typedef void (*engine_snapshot_fn)(void *ctx, const struct err *e,
 				   const struct snapshot_rec *r);

@@ -43,6 +43,7 @@ struct engine {
 	bool is_ending;	    /* freed when the last of them came back */
 	uint64_t n_started, n_ended, n_lost, n_vms;
 	struct read_ask *verifying; /* a snapshot; NULL = none */
+	struct loop_timer snap_expiry;
 };
 
 /* What the guest gets and nobody else may keep: zeroed when freed. */
@@ -263,7 +264,8 @@ struct snap {
 	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
 	uint8_t request_hash[HASH_BYTES];
 	struct list askers;
-	uint64_t bytes; /* TAKING: that it may take */
+	uint32_t expires_in_seconds; /* 0 = never */
+	uint64_t bytes;		     /* TAKING: that it may take */
 };
 /* Of the box with the id in its record, now or when that is free. */
 void snap_take(struct snap *s);
@@ -278,6 +280,12 @@ int snaps_load(struct engine *e);
 void snaps_end(struct engine *e); /* the engine ends */
 struct snapshot_from snapshot_from_of(const struct snapshot_rec *r);
 void snap_verify_end(struct engine *e); /* the same */
+
+/* ---- snapshot_expiry.c --------------------------------------------------- */
+
+/* At the start, and when there is one more that expires. */
+void snaps_expire(struct engine *e);
+void snaps_expiry_init(struct engine *e);
 
 /* ---- space.c: may files take so much more? --------------------------------
  */

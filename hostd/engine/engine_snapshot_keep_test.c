@@ -1,11 +1,82 @@
 /*
- * Snapshots that are kept: are they still what was taken?
+ * Snapshots that are kept: until they expire, and whether they are still what
+ * was taken; what is refused.
  */
 #include "engine_snapshot_util.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include <cmocka.h>
+
+#define MINUTE_MS 60000
+
+static void take_for(struct snap_call *s, const char *sandbox, const char *key,
+		     uint32_t seconds)
+{
+	call_take_for(s, sandbox, key, seconds);
+	env_settle();
+	fake_snapshot(0, NULL);
+	env_settle();
+	assert_int_equal(s->n_answers, 1);
+	assert_int_equal(s->err.code, ERR_NONE);
+}
+
+/* ---- they expire ----------------------------------------------------------
+ */
+
+static void at_their_time(void **state)
+{
+	struct snap_call never, first, second, s;
+	struct call c;
+
+	(void)state;
+	begin_held(&c, "k");
+	take(&never, c.sbx.id, "a");
+	assert_int_equal(never.rec.expires_ms, 0);
+	/* The later one is taken first. */
+	take_for(&second, c.sbx.id, "b", 600);
+	assert_int_equal(second.rec.expires_ms - second.rec.created_ms,
+			 10 * MINUTE_MS);
+	take_for(&first, c.sbx.id, "c", 60);
+	env_pass(MINUTE_MS + 1000);
+	env_loop_for(50);
+	env_settle();
+	assert_int_equal(read_one(&s, first.rec.id, false),
+			 ERR_SNAPSHOT_NOT_FOUND);
+	assert_non_null(strstr(fake.snapshots_removed, first.rec.id));
+	assert_null(strstr(fake.snapshots_removed, second.rec.id));
+	assert_int_equal(read_one(&s, second.rec.id, false), ERR_NONE);
+	env_pass(10 * MINUTE_MS);
+	env_loop_for(50);
+	env_settle();
+	assert_int_equal(read_one(&s, second.rec.id, false),
+			 ERR_SNAPSHOT_NOT_FOUND);
+	assert_int_equal(read_one(&s, never.rec.id, false), ERR_NONE);
+}
+
+/* Several at once, while no daemon runs. */
+static void at_the_start(void **state)
+{
+	struct snap_call s[3], r;
+	struct call c;
+	char key[4];
+
+	(void)state;
+	begin_held(&c, "k");
+	for (int i = 0; i < 3; i++) {
+		snprintf(key, sizeof(key), "s%d", i);
+		take_for(&s[i], c.sbx.id, key, i < 2 ? 60 : 600);
+	}
+	env_stop();
+	env_pass(2 * MINUTE_MS);
+	env_start();
+	env_settle();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(read_one(&r, s[i].rec.id, false),
+				 i < 2 ? ERR_SNAPSHOT_NOT_FOUND : ERR_NONE);
+}
 
 /* ---- still what was taken? ------------------------------------------------
  */
@@ -61,14 +132,47 @@ static void verified(void **state)
 	env_start();
 }
 
+/* ---- refused -----------------------------------------------------
+ */
+
+static void refused(const char *name, uint32_t seconds, const char *field,
+		    const char *const *words)
+{
+	const struct snapshot_spec spec = {.key = "k",
+					   .sandbox = "sbx_a",
+					   .name = name,
+					   .expires_in_seconds = seconds};
+	struct snap_call c = {0};
+
+	assert_int_equal(
+		engine_snapshot_create(env.e, &env.who, &spec, on_snapshot, &c),
+		0);
+	assert_int_equal(c.err.code, ERR_INVALID_REQUEST);
+	assert_string_equal(c.err.param, field);
+	for (; *words; words++)
+		if (!strstr(c.err.text, *words))
+			fail_msg("\"%s\" is not in \"%s\"", *words, c.err.text);
+}
+
+/* Field, value and limit. */
+static void refused_by_name(void **state)
+{
+	static const char *const early[] = {"is 59", "60", "31536000", NULL};
+	static const char *const late[] = {"31536001", "31536000", NULL};
+	(void)state;
+	refused("a", 59, "expires_in_seconds", early);
+	refused("a", 31536001, "expires_in_seconds", late);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-
+		TEST(at_their_time),
+		TEST(at_the_start),
 		TEST(verified),
-
+		TEST(refused_by_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,17 +17,26 @@ void on_snapshot(void *ctx, const struct err *e, const struct snapshot_rec *r)
 		c->rec = *r;
 }
 
-void call_take(struct snap_call *c, const char *sandbox, const char *key)
+void call_take_for(struct snap_call *c, const char *sandbox, const char *key,
+		   uint32_t expires_in_seconds)
 {
-	const struct snapshot_spec spec = {.key = key,
-					   .request_hash = {5},
-					   .sandbox = sandbox,
-					   .name = "ready"};
+	const struct snapshot_spec spec = {
+		.key = key,
+		.request_hash = {5},
+		.sandbox = sandbox,
+		.name = "ready",
+		.expires_in_seconds = expires_in_seconds,
+	};
 
 	memset(c, 0, sizeof(*c));
 	assert_int_equal(
 		engine_snapshot_create(env.e, &env.who, &spec, on_snapshot, c),
 		0);
+}
+
+void call_take(struct snap_call *c, const char *sandbox, const char *key)
+{
+	call_take_for(c, sandbox, key, 0);
 }
 
 void take(struct snap_call *c, const char *sandbox, const char *key)

@@ -12,6 +12,9 @@ struct snap_call {
 };
 
 void on_snapshot(void *ctx, const struct err *e, const struct snapshot_rec *r);
+/* Named `ready`; expires_in_seconds 0 = never. */
+void call_take_for(struct snap_call *c, const char *sandbox, const char *key,
+		   uint32_t expires_in_seconds);
 void call_take(struct snap_call *c, const char *sandbox, const char *key);
 /* From call to record. */
 void take(struct snap_call *c, const char *sandbox, const char *key);

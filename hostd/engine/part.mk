@@ -5,7 +5,7 @@ LOOP_LIBS := -luring -lpthread
 ENGINE_SRCS := $(addprefix hostd/engine/,state.c id.c output.c limits.c \
 	admit.c pool.c pool_target.c wait.c box.c begin.c run.c write.c \
 	settle.c live.c stop.c snapshot_ask.c snapshot.c snapshot_read.c \
-	space.c read.c engine.c) \
+	snapshot_expiry.c space.c read.c engine.c) \
 	$(LOOP_SRCS)
 ENGINE_LIBS := $(LOOP_LIBS) -lcrypto
 

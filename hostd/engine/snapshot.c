@@ -22,9 +22,13 @@
 
 static void is_kept(struct snap *s)
 {
+	struct engine *e = s->e;
+
 	log_info("%s snapshot=%s bytes=%llu", s->rec.sandbox, s->rec.id,
 		 (unsigned long long)(s->rec.state_bytes + s->rec.mem_bytes +
 				      s->rec.disk_bytes));
+	if (s->rec.expires_ms)
+		snaps_expire(e);
 	snap_end(s, NULL, &s->rec);
 }
 
@@ -146,6 +150,9 @@ static void rec_fill(struct snap *s, const struct sandbox_rec *b)
 	r->limits = b->limits;
 	r->incarnation = b->incarnation;
 	r->created_ms = clock_wall_ms();
+	if (s->expires_in_seconds)
+		r->expires_ms =
+			r->created_ms + (int64_t)s->expires_in_seconds * 1000;
 }
 
 /* Is it in a state of which one can be taken?  0 or -1 with `err`. */

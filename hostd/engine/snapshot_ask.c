@@ -237,6 +237,7 @@ static struct snap *snap_new(struct engine *e, const struct caller *who,
 	s->step = SNAP_ASKING;
 	list_init(&s->askers);
 	list_append(&e->snaps, &s->node);
+	s->expires_in_seconds = spec->expires_in_seconds;
 	snprintf(s->key, sizeof(s->key), "%s", spec->key);
 	memcpy(s->request_hash, spec->request_hash, HASH_BYTES);
 	snprintf(r->environment, sizeof(r->environment), "%s",
@@ -261,6 +262,14 @@ static int spec_check(const struct caller *who,
 			       "name has %zu characters; it must be 1 to %d of "
 			       "a-z 0-9 . _ -.",
 			       len, SNAPSHOT_NAME_BYTES_MAX);
+	if (spec->expires_in_seconds &&
+	    (spec->expires_in_seconds < ENGINE_SNAPSHOT_SECONDS_MIN ||
+	     spec->expires_in_seconds > ENGINE_SNAPSHOT_SECONDS_MAX))
+		return err_set(err, ERR_INVALID_REQUEST, "expires_in_seconds",
+			       "expires_in_seconds is %u; it must be %d to %d.",
+			       spec->expires_in_seconds,
+			       ENGINE_SNAPSHOT_SECONDS_MIN,
+			       ENGINE_SNAPSHOT_SECONDS_MAX);
 	return 0;
 }
 

@@ -128,6 +128,11 @@ static const char *const steps[] = {
 	"  sandbox TEXT NOT NULL, command TEXT NOT NULL,"
 	"  kind INTEGER NOT NULL, rec BLOB NOT NULL) STRICT;"
 	"CREATE INDEX event_sandbox ON event(sandbox);",
+
+	/* 2: snapshots that expire; 0 = never */
+	"ALTER TABLE snapshot ADD COLUMN expires_ms INTEGER NOT NULL DEFAULT 0;"
+	"CREATE INDEX snapshot_expires ON snapshot(expires_ms)"
+	"  WHERE expires_ms > 0;",
 };
 
 int db_schema_version(void)

@@ -1,5 +1,5 @@
 /*
- * Table `snapshot`: add, get, list, delete.
+ * Table `snapshot`: add, get, list, delete, expire.
  *
  * The row is what makes a snapshot be there: its files are complete before it
  * is written, and are removed after it is.  A record that cannot be read is
@@ -33,13 +33,15 @@ static int row_add(struct db *db, const struct snapshot_rec *r)
 	if (rc)
 		return rc;
 	q = query(db, "INSERT INTO snapshot(id, environment, graph, sandbox,"
-		      " created_ms, rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
+		      " created_ms, rec, expires_ms)"
+		      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)");
 	q_text(&q, r->id);
 	q_text(&q, r->environment);
 	q_text(&q, r->graph);
 	q_text(&q, r->sandbox);
 	q_int(&q, r->created_ms);
 	q_blob(&q, cbor.data, cbor.len);
+	q_int(&q, r->expires_ms);
 	return q_run(&q);
 }
 
@@ -126,19 +128,24 @@ static int get_exec(struct db *db, struct store_op *op)
 	return rc && rc != -ENOMEM ? -EBADMSG : rc;
 }
 
+static int row_delete(struct db *db, const char *id)
+{
+	struct query q = query(db, "DELETE FROM snapshot WHERE id = ?1");
+
+	q_text(&q, id);
+	return q_run(&q);
+}
+
 /* One that cannot be read may be deleted, too: its id is known. */
 static int delete_exec(struct db *db, struct store_op *op)
 {
 	struct one_op *o = (struct one_op *)op;
-	struct query q;
 	int rc = get_exec(db, op);
 
 	if (rc && rc != -EBADMSG)
 		return rc;
 	memcpy(o->rec.id, o->at.id, sizeof(o->rec.id));
-	q = query(db, "DELETE FROM snapshot WHERE id = ?1");
-	q_text(&q, o->at.id);
-	return q_run(&q);
+	return row_delete(db, o->at.id);
 }
 
 static void one_done(struct store_op *op)
@@ -182,6 +189,62 @@ int store_snapshot_delete(struct store *s, const char *environment,
 		.op.exec = delete_exec, .fn = fn, .ctx = ctx};
 
 	return one(s, &del, environment, graph, id);
+}
+
+/* ---- expire -------------------------------------------------------------- */
+
+struct expire_op {
+	struct store_op op;
+	int64_t now_ms, next_ms;
+	char id[ID_BYTES_MAX];
+	store_expired_fn fn;
+	void *ctx;
+};
+
+static int expire_exec(struct db *db, struct store_op *op)
+{
+	struct expire_op *x = (struct expire_op *)op;
+	struct query q = query(db, "SELECT id, expires_ms FROM snapshot WHERE"
+				   " expires_ms > 0 ORDER BY expires_ms"
+				   " LIMIT 1");
+	int rc = q_row(&q);
+
+	*x->id = 0;
+	x->next_ms = 0;
+	if (rc <= 0)
+		return rc;
+	x->next_ms = q_int_at(&q, 1);
+	snprintf(x->id, sizeof(x->id), "%s", q_text_at(&q, 0));
+	q_end(&q);
+	if (x->next_ms <= x->now_ms)
+		return row_delete(db, x->id);
+	*x->id = 0;
+	return 0;
+}
+
+static void expire_done(struct store_op *op)
+{
+	struct expire_op *x = (struct expire_op *)op;
+
+	x->fn(x->ctx, op->rc, !op->rc && *x->id ? x->id : NULL,
+	      op->rc ? 0 : x->next_ms);
+	free(x);
+}
+
+int store_snapshot_expire(struct store *s, int64_t now_ms, store_expired_fn fn,
+			  void *ctx)
+{
+	struct expire_op *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return -ENOMEM;
+	x->op.exec = expire_exec;
+	x->op.done = expire_done;
+	x->now_ms = now_ms;
+	x->fn = fn;
+	x->ctx = ctx;
+	store_submit(s, &x->op);
+	return 0;
 }
 
 /* ---- list --------------------------------------------------------------- */

@@ -147,6 +147,12 @@ int store_snapshot_list(struct store *s, const struct store_page *p,
 int store_snapshot_delete(struct store *s, const char *environment,
 			  const char *graph, const char *id,
 			  store_snapshot_fn fn, void *ctx);
+/* Deletes the record of one that has expired: `id`, or NULL when none has, and
+ * `next_ms` when the next one will (0 = none that does). */
+typedef void (*store_expired_fn)(void *ctx, int rc, const char *id,
+				 int64_t next_ms);
+int store_snapshot_expire(struct store *s, int64_t now_ms, store_expired_fn fn,
+			  void *ctx);
 
 /*
  * At start, before anything else runs: every sandbox and command that is not

@@ -46,17 +46,24 @@ static struct store_begin key_of(const char *key)
 	return (struct store_begin){"env_a", "main", "snapshot", key, {7}};
 }
 
-static int add_now(int n, const char *key, struct store_found *ret)
+static int add_until(int n, const char *key, int64_t expires_ms,
+		     struct store_found *ret)
 {
 	struct snapshot_rec r = snapshot_of(n);
 	struct store_begin b = key_of(key);
 	struct answer a;
 
+	r.expires_ms = expires_ms;
 	answer_init(&a, &f);
 	assert_int_equal(store_snapshot_add(f.store, &b, &r, on_found, &a), 0);
 	answer_wait(&a, 1);
 	*ret = a.found;
 	return a.rc;
+}
+
+static int add_now(int n, const char *key, struct store_found *ret)
+{
+	return add_until(n, key, 0, ret);
 }
 
 struct got {
@@ -208,6 +215,62 @@ static void one_that_cannot_be_read(void **state)
 	assert_int_equal(a.n_ids, 2);
 }
 
+struct expired {
+	struct answer a; /* first */
+	char id[ID_BYTES_MAX];
+	int64_t next_ms;
+};
+
+static void on_expired(void *ctx, int rc, const char *id, int64_t next_ms)
+{
+	struct expired *x = ctx;
+
+	snprintf(x->id, sizeof(x->id), "%s", id ? id : "");
+	x->next_ms = next_ms;
+	on_rc(&x->a, rc);
+}
+
+static struct expired expire_now(int64_t now_ms)
+{
+	struct expired x = {0};
+
+	answer_init(&x.a, &f);
+	assert_int_equal(store_snapshot_expire(f.store, now_ms, on_expired, &x),
+			 0);
+	answer_wait(&x.a, 1);
+	assert_int_equal(x.a.rc, 0);
+	return x;
+}
+
+/* The earliest first, one a call; those without a time never. */
+static void they_expire(void **state)
+{
+	struct store_page all = {.limit = 10};
+	struct store_found found;
+	struct expired x;
+	struct answer a;
+
+	(void)state;
+	assert_int_equal(add_now(1, "a", &found), 0);
+	assert_int_equal(expire_now(INT64_MAX).next_ms, 0);
+	assert_int_equal(add_until(2, "b", 3000, &found), 0);
+	assert_int_equal(add_until(3, "c", 2000, &found), 0);
+	x = expire_now(1999);
+	assert_string_equal(x.id, "");
+	assert_int_equal(x.next_ms, 2000);
+	x = expire_now(2000);
+	assert_string_equal(x.id, "snp_3");
+	assert_string_equal(expire_now(2000).id, "");
+	fixture_close(&f);
+	fixture_open(&f);
+	x = expire_now(INT64_MAX);
+	assert_string_equal(x.id, "snp_2");
+	assert_string_equal(expire_now(INT64_MAX).id, "");
+	list_now(&all, &a);
+	assert_int_equal(a.n_ids, 1);
+	assert_string_equal(a.ids[0], "snp_1");
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -216,6 +279,7 @@ int main(void)
 		TEST(added_read_deleted),
 		TEST(listed_by_pages),
 		TEST(one_that_cannot_be_read),
+		TEST(they_expire),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Snapshots that are kept: damage is refused by name, verifying reads all of
-it.
+it, and they expire.
 
 test: timeout=600 beside=yes
 """
@@ -8,7 +8,7 @@ import os
 import re
 import time
 
-from held import SHELL, WAIT_S
+from held import SHELL, WAIT_S, stopped
 from hutchlib import STATE, Daemon, case, equal, hutch, main, note, wait_until
 from snaps import (MIB, SNAPSHOTS, begin, create_from, delete, hold, listed,
                    remove, sh, take, taken)
@@ -104,7 +104,7 @@ def cli():
     state = ["--state", d.state]
     box = hutch(*state, "sandbox", "create", "--template", SHELL, "--disk",
                 "512").stdout.strip()
-    p = hutch(*state, "snapshot", "create", box)
+    p = hutch(*state, "snapshot", "create", "--expires", "1d", box)
     equal(p.returncode, 0, p)
     snap = p.stdout.strip()
     p = hutch(*state, "snapshot", "verify", snap)
@@ -113,9 +113,40 @@ def cli():
     p = hutch(*state, "snapshot", "verify", snap)
     equal(p.returncode, 65, p)
     assert f"The file mem of the snapshot {snap}" in p.stderr, p
+    p = hutch(*state, "snapshot", "create", "--expires", "59s", box)
+    equal(p.returncode, 64, p)
     for argv in (("snapshot", "rm", snap), ("sandbox", "rm", box)):
         equal(hutch(*state, *argv).returncode, 0)
     equal(listed(c), [])
+
+
+@case("one that expires is gone at its time, also when no daemon ran then")
+def expires():
+    c = client()
+    box = hold(c)
+    for seconds in (59, 31536001, 0, 1.5):
+        r = take(c, box, expires_in_seconds=seconds)
+        equal((r.status, r.param), (400, "expires_in_seconds"), r)
+        assert str(seconds) in r.text and "31536000" in r.text, r
+    stopped(c, box)     # its files are copied in no time
+    began = time.time()
+    soon = taken(c, box, expires_in_seconds=60)
+    stays = taken(c, box)
+    equal(stays["expires_at"], None)
+    assert soon["expires_at"] > soon["created_at"], soon
+    equal(d.stop(), 0)
+    wait = began + 30 - time.time()
+    time.sleep(max(0, wait))
+    d.start()
+    equal([s["id"] for s in listed(c)], [stays["id"], soon["id"]])
+    wait_until(lambda: [s["id"] for s in listed(c)] == [stays["id"]], 60,
+               "it expires")
+    assert time.time() > began + 60
+    wait_until(lambda: os.listdir(f"{d.state}/snapshots") == [stays["id"]], 10,
+               "its files are removed")
+    equal(create_from(c, soon["id"]).code, "sandbox_snapshot_not_found")
+    delete(c, box)
+    equal(remove(c, stays["id"]).status, 200)
 
 
 main()

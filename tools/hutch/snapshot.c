@@ -3,6 +3,7 @@
  *
  * create prints an id, which `hutch sandbox create --snapshot` takes.
  */
+#include "../../hostd/engine/engine.h"
 #include "commands.h"
 #include <string.h>
 
@@ -11,6 +12,7 @@
 /* Gigabytes are written, or read, before the answer. */
 #define SILENCE_MS_MAX 600000
 #define PAGE	       "100"
+#define MS_PER_S       UINT64_C(1000)
 
 static const char help[] =
 	"usage: hutch snapshot create [OPTIONS] SANDBOX\n"
@@ -42,6 +44,7 @@ static const char help[] =
 	"\n"
 	"  snap=$(hutch snapshot create --name ready $id)\n"
 	"  hutch sandbox create --snapshot $snap\n"
+	"  hutch snapshot create --expires 7d $id\n"
 	"  hutch snapshot ls\n"
 	"  hutch snapshot verify $snap\n"
 	"  hutch snapshot rm $snap\n";
@@ -49,6 +52,7 @@ static const char help[] =
 struct verb {
 	struct cli *c;
 	const char *name, *key;
+	uint64_t expires_ms;
 	struct args args;
 	char made_key[CLI_KEY_BYTES];
 };
@@ -67,6 +71,9 @@ static int create_call(struct verb *v, struct answer *a, struct err *e)
 	json_out_begin(&j, NULL, '{');
 	if (v->name)
 		json_out_text(&j, "name", v->name, strlen(v->name));
+	if (v->expires_ms)
+		json_out_u64(&j, "expires_in_seconds",
+			     v->expires_ms / MS_PER_S);
 	json_out_end(&j, '}');
 	if (j.rc ||
 	    cli_path(v->c, &path, SNAPSHOTS, "sandbox", v->args.rest[0], NULL))
@@ -227,6 +234,10 @@ int cmd_snapshot(struct cli *c, int argc, char **argv)
 	const struct opt opts[] = {
 		{"name", "NAME", OPT_TEXT, &v.name, 0, 0,
 		 "1 to 64 of a-z 0-9 . _ -", "create"},
+		{"expires", "TIME", OPT_TIME, &v.expires_ms,
+		 ENGINE_SNAPSHOT_SECONDS_MIN * MS_PER_S,
+		 ENGINE_SNAPSHOT_SECONDS_MAX * MS_PER_S,
+		 "remove it after that, 1m to 365d, default never", "create"},
 		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
 		 "idempotency key; the same key acts once", "create"},
 		{0},

@@ -9,15 +9,31 @@
 
 /* ---- take --------------------------------------------------------------- */
 
+struct asked {
+	struct bytes name;
+	uint32_t expires_in_seconds;
+};
+
 static int name(void *ctx, const char *path, struct json_span v, struct err *e)
 {
-	struct bytes *text = ctx;
+	struct asked *a = ctx;
 
-	return decode_string(path, v, text, e);
+	return decode_string(path, v, &a->name, e);
+}
+
+static int expires(void *ctx, const char *path, struct json_span v,
+		   struct err *e)
+{
+	struct asked *a = ctx;
+
+	return decode_u32(path, v, ENGINE_SNAPSHOT_SECONDS_MIN,
+			  ENGINE_SNAPSHOT_SECONDS_MAX, ERR_INVALID_REQUEST,
+			  &a->expires_in_seconds, e);
 }
 
 static const struct decode_field fields[] = {
 	{"name", name},
+	{"expires_in_seconds", expires},
 };
 
 static void on_snapshot(void *ctx, const struct err *e,
@@ -47,7 +63,7 @@ static void on_one(void *ctx, const struct err *e, const struct snapshot_rec *s)
 
 void lbb_snapshot_create(struct request *r)
 {
-	_cleanup_bytes_ struct bytes text = {0};
+	struct asked a = {0};
 	struct snapshot_spec spec = {.key = r->idempotency_key};
 	struct json_span body;
 	struct err e;
@@ -57,15 +73,18 @@ void lbb_snapshot_create(struct request *r)
 		   &spec.sandbox) ||
 	    request_object(r, &body))
 		return;
-	if (decode_object(&text, "", body, fields,
+	if (decode_object(&a, "", body, fields,
 			  sizeof(fields) / sizeof(*fields), &e) ||
 	    work_hash(r, body, spec.sandbox, spec.request_hash, &e)) {
+		bytes_finish(&a.name);
 		reply_err(r, &e);
 		return;
 	}
-	spec.name = (const char *)text.data;
+	spec.name = (const char *)a.name.data;
+	spec.expires_in_seconds = a.expires_in_seconds;
 	rc = engine_snapshot_create(r->services->engine, &r->caller, &spec,
 				    on_created, r);
+	bytes_finish(&a.name);
 	if (rc)
 		lbb_engine_failed(r, rc);
 }
