@@ -204,6 +204,11 @@ void engine_stats(const struct engine *e, struct engine_stats *ret)
 		.pool_failures = e->pool.n_failures,
 		.pool_evictions = e->pool.n_evictions,
 		.is_memory_short = e->pool.is_short,
+		.snapshots_taken = e->snap_stats.n_taken,
+		.snapshots_failed = e->snap_stats.n_failed,
+		.snapshots_expired = e->snap_stats.n_expired,
+		.snapshots_us = e->snap_stats.us,
+		.snapshots_paused_us = e->snap_stats.paused_us,
 	};
 	pool_held(e, &ret->pool_ram_bytes, &ret->pool_disk_bytes);
 	for (struct list *n = e->pool.classes.next; n != &e->pool.classes;

@@ -263,6 +263,10 @@ struct engine_stats {
 	uint64_t pool_hits, pool_misses, pool_refills, pool_failures;
 	uint64_t pool_evictions;
 	bool is_memory_short;
+	/* Snapshots of sandboxes: taken, begun and not kept, expired; the time
+	 * of the taken ones, and for how long VMs stood still for them. */
+	uint64_t snapshots_taken, snapshots_failed, snapshots_expired;
+	uint64_t snapshots_us, snapshots_paused_us;
 };
 void engine_stats(const struct engine *e, struct engine_stats *ret);
 

@@ -44,6 +44,9 @@ struct engine {
 	uint64_t n_started, n_ended, n_lost, n_vms;
 	struct read_ask *verifying; /* a snapshot; NULL = none */
 	struct loop_timer snap_expiry;
+	struct {
+		uint64_t n_taken, n_failed, n_expired, us, paused_us;
+	} snap_stats;
 };
 
 /* What the guest gets and nobody else may keep: zeroed when freed. */
@@ -266,6 +269,7 @@ struct snap {
 	struct list askers;
 	uint32_t expires_in_seconds; /* 0 = never */
 	uint64_t bytes;		     /* TAKING: that it may take */
+	int64_t began_us;	     /* TAKING, monotonic */
 };
 /* Of the box with the id in its record, now or when that is free. */
 void snap_take(struct snap *s);

@@ -1,6 +1,6 @@
 /*
  * Snapshots that are kept: until they expire, and whether they are still what
- * was taken; what is refused.
+ * was taken; what is counted; names that are refused.
  */
 #include "engine_snapshot_util.h"
 #include <errno.h>
@@ -21,6 +21,14 @@ static void take_for(struct snap_call *s, const char *sandbox, const char *key,
 	env_settle();
 	assert_int_equal(s->n_answers, 1);
 	assert_int_equal(s->err.code, ERR_NONE);
+}
+
+static struct engine_stats stats(void)
+{
+	struct engine_stats s;
+
+	engine_stats(env.e, &s);
+	return s;
 }
 
 /* ---- they expire ----------------------------------------------------------
@@ -48,12 +56,14 @@ static void at_their_time(void **state)
 	assert_non_null(strstr(fake.snapshots_removed, first.rec.id));
 	assert_null(strstr(fake.snapshots_removed, second.rec.id));
 	assert_int_equal(read_one(&s, second.rec.id, false), ERR_NONE);
+	assert_int_equal(stats().snapshots_expired, 1);
 	env_pass(10 * MINUTE_MS);
 	env_loop_for(50);
 	env_settle();
 	assert_int_equal(read_one(&s, second.rec.id, false),
 			 ERR_SNAPSHOT_NOT_FOUND);
 	assert_int_equal(read_one(&s, never.rec.id, false), ERR_NONE);
+	assert_int_equal(stats().snapshots_expired, 2);
 }
 
 /* Several at once, while no daemon runs. */
@@ -132,8 +142,31 @@ static void verified(void **state)
 	env_start();
 }
 
-/* ---- refused -----------------------------------------------------
+/* ---- counted, refused -----------------------------------------------------
  */
+
+static void counted(void **state)
+{
+	struct snap_call s;
+	struct call c;
+
+	(void)state;
+	begin_held(&c, "k");
+	take(&s, c.sbx.id, "s");
+	assert_int_equal(stats().snapshots_taken, 1);
+	assert_int_equal(stats().snapshots_failed, 0);
+	assert_int_equal(stats().snapshots_paused_us, 7000);
+	assert_true(stats().snapshots_us > 0);
+	call_take(&s, c.sbx.id, "t");
+	env_settle();
+	fake_snapshot(-EIO, "its files cannot be written");
+	env_settle();
+	/* A refusal began nothing. */
+	call_take(&s, "sbx_none", "u");
+	env_settle();
+	assert_int_equal(stats().snapshots_taken, 1);
+	assert_int_equal(stats().snapshots_failed, 1);
+}
 
 static void refused(const char *name, uint32_t seconds, const char *field,
 		    const char *const *words)
@@ -169,10 +202,8 @@ static void refused_by_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(at_their_time),
-		TEST(at_the_start),
-		TEST(verified),
-		TEST(refused_by_name),
+		TEST(at_their_time), TEST(at_the_start),    TEST(verified),
+		TEST(counted),	     TEST(refused_by_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

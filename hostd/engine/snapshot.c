@@ -24,6 +24,8 @@ static void is_kept(struct snap *s)
 {
 	struct engine *e = s->e;
 
+	e->snap_stats.n_taken++;
+	e->snap_stats.us += (uint64_t)(clock_mono_us() - s->began_us);
 	log_info("%s snapshot=%s bytes=%llu", s->rec.sandbox, s->rec.id,
 		 (unsigned long long)(s->rec.state_bytes + s->rec.mem_bytes +
 				      s->rec.disk_bytes));
@@ -41,6 +43,7 @@ static void on_written(void *ctx, int rc, const struct store_found *f)
 	if (e->is_ending) {
 		snap_free(s); /* without a record, the next start sweeps it */
 	} else if (rc || f->is_found) {
+		e->snap_stats.n_failed++;
 		snapshot_remove(e->link, s->rec.id);
 		snap_store_failed(s, rc ? rc : -EEXIST);
 	} else {
@@ -61,6 +64,7 @@ static void write_record(struct snap *s)
 		engine_op_begin(s->e);
 		return;
 	}
+	s->e->snap_stats.n_failed++;
 	snapshot_remove(s->e->link, s->rec.id);
 	snap_store_failed(s, rc);
 }
@@ -122,6 +126,7 @@ static void on_taken(void *ctx, int rc, const char *error,
 	struct err err = {0};
 
 	if (rc) {
+		s->e->snap_stats.n_failed++;
 		s->step = SNAP_WRITING; /* not to be taken by let_go */
 		not_taken(&err, s, rc, error);
 		let_go(s);
@@ -132,6 +137,7 @@ static void on_taken(void *ctx, int rc, const char *error,
 	s->rec.mem_bytes = r->mem_bytes;
 	s->rec.disk_bytes = r->disk_bytes;
 	s->rec.sums = r->sums;
+	s->e->snap_stats.paused_us += (uint64_t)r->paused_us;
 	s->step = SNAP_WRITING;
 	let_go(s);
 	write_record(s);
@@ -202,6 +208,7 @@ void snap_take(struct snap *s)
 		return;
 	}
 	s->step = SNAP_TAKING;
+	s->began_us = clock_mono_us();
 	s->bytes = bytes_of(b);
 	if (space_for_snapshot(s, &err)) {
 		snap_end(s, &err, NULL);

@@ -32,6 +32,7 @@ static void on_expired(void *ctx, int rc, const char *id, int64_t next_ms)
 			  strerror(-rc));
 	if (id && !e->is_ending) {
 		log_info("%s snapshot=expired", id);
+		e->snap_stats.n_expired++;
 		snapshot_remove(e->link, id);
 	}
 	/* At once, if that was this one. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Snapshots that are kept: damage is refused by name, verifying reads all of
-it, and they expire.
+it, they expire, and metrics count them.
 
 test: timeout=600 beside=yes
 """
@@ -145,8 +145,36 @@ def expires():
     wait_until(lambda: os.listdir(f"{d.state}/snapshots") == [stays["id"]], 10,
                "its files are removed")
     equal(create_from(c, soon["id"]).code, "sandbox_snapshot_not_found")
+    equal(d.metric("hutch_snapshots_expired_total"), 1)
     delete(c, box)
     equal(remove(c, stays["id"]).status, 200)
+
+
+@case("metrics tell how many there are, what they take, and what came of those "
+      "that were begun")
+def metrics():
+    def now():
+        names = ("", "_bytes", "_taken_total", "_failed_total",
+                 "_seconds_total", "_paused_seconds_total")
+        return [d.metric("hutch_snapshots" + n) for n in names]
+
+    c = client()
+    box = hold(c)
+    was = now()
+    began = time.monotonic()
+    s = taken(c, box)
+    took = time.monotonic() - began
+    got = now()
+    equal(got[0] - was[0], 1)
+    assert s["bytes"] <= got[1] - was[1] < s["bytes"] + MIB, (was, got, s)
+    equal((got[2] - was[2], got[3] - was[3]), (1, 0))
+    assert 0 < got[5] - was[5] < got[4] - was[4] < took, (was, got, took)
+    # Another one is asked for after the sandbox is gone: begun it was not.
+    delete(c, box)
+    equal(take(c, box).code, "sandbox_not_running")
+    equal(remove(c, s["id"]).status, 200)
+    wait_until(lambda: now()[:2] == was[:2], 10, "as before")
+    equal(now()[2:], got[2:])
 
 
 main()

@@ -1,6 +1,7 @@
 /* What operators and load balancers ask: health, version, room, metrics. */
 #include "../../../api/version.h"
 #include "../../http/server.h"
+#include "../../link/space.h"
 #include "../../link/template.h"
 #include "lbb.h"
 #include <inttypes.h>
@@ -174,6 +175,45 @@ static void put_pool(struct bytes *b, struct request *r)
 		12);
 }
 
+static void put_seconds(struct bytes *b, const char *name, const char *help,
+			uint64_t us)
+{
+	bytes_printf(b,
+		     "# HELP hutch_%s %s\n# TYPE hutch_%s counter\n"
+		     "hutch_%s %.6f\n",
+		     name, help, name, name, (double)us / 1e6);
+}
+
+static void put_snapshots(struct bytes *b, struct request *r)
+{
+	const struct space_use use =
+		space_of(r->services->link, SPACE_SNAPSHOTS);
+	struct engine_stats s;
+
+	engine_stats(r->services->engine, &s);
+	put_metrics(
+		b,
+		(const struct metric[]){
+			{"snapshots", "gauge",
+			 "Snapshots of sandboxes that are kept.", use.count},
+			{"snapshots_bytes", "gauge",
+			 "Bytes that their files take.", use.bytes},
+			{"snapshots_taken_total", "counter",
+			 "Snapshots of sandboxes taken.", s.snapshots_taken},
+			{"snapshots_failed_total", "counter",
+			 "Snapshots begun and not kept.", s.snapshots_failed},
+			{"snapshots_expired_total", "counter",
+			 "Snapshots deleted because they expired.",
+			 s.snapshots_expired},
+		},
+		5);
+	put_seconds(b, "snapshots_seconds_total",
+		    "Time that the taken ones took.", s.snapshots_us);
+	put_seconds(b, "snapshots_paused_seconds_total",
+		    "Time that sandboxes stood still for it.",
+		    s.snapshots_paused_us);
+}
+
 static void put_link(struct bytes *b, struct request *r)
 {
 	struct link_stats s;
@@ -240,6 +280,7 @@ void service_metrics(struct request *r)
 	put_engine(&b, r);
 	put_pool(&b, r);
 	put_link(&b, r);
+	put_snapshots(&b, r);
 	put_http(&b, r);
 	bytes_printf(&b,
 		     "# HELP hutch_start_time_seconds Unix time of the start."
