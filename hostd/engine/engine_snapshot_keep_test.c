@@ -190,9 +190,21 @@ static void refused(const char *name, uint32_t seconds, const char *field,
 /* Field, value and limit. */
 static void refused_by_name(void **state)
 {
+	static const char *const word[] = {"name", "\"Ready\"",	    "5 bytes",
+					   "64",   "a-z 0-9 . _ -", NULL};
+	static const char *const empty[] = {"name", "\"\"", "0 bytes", NULL};
+	static const char *const quotes[] = {"\"a\"b\"", NULL};
+	static const char *const longest[] = {"aaaa", "65 bytes", "64", NULL};
 	static const char *const early[] = {"is 59", "60", "31536000", NULL};
 	static const char *const late[] = {"31536001", "31536000", NULL};
+	char many[66] = {0};
+
 	(void)state;
+	memset(many, 'a', 65);
+	refused("Ready", 0, "name", word);
+	refused("", 0, "name", empty);
+	refused("a\"b", 0, "name", quotes);
+	refused(many, 0, "name", longest);
 	refused("a", 59, "expires_in_seconds", early);
 	refused("a", 31536001, "expires_in_seconds", late);
 }

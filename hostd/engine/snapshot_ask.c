@@ -259,9 +259,11 @@ static int spec_check(const struct caller *who,
 	if (!len || len > SNAPSHOT_NAME_BYTES_MAX ||
 	    (spec->name && strspn(spec->name, chars) != len))
 		return err_set(err, ERR_INVALID_REQUEST, "name",
-			       "name has %zu characters; it must be 1 to %d of "
-			       "a-z 0-9 . _ -.",
-			       len, SNAPSHOT_NAME_BYTES_MAX);
+			       "name is \"%.*s\", of %zu bytes; it must be 1 "
+			       "to %d of a-z 0-9 . _ -.",
+			       SNAPSHOT_NAME_BYTES_MAX,
+			       log_text(spec->name, len).s, len,
+			       SNAPSHOT_NAME_BYTES_MAX);
 	if (spec->expires_in_seconds &&
 	    (spec->expires_in_seconds < ENGINE_SNAPSHOT_SECONDS_MIN ||
 	     spec->expires_in_seconds > ENGINE_SNAPSHOT_SECONDS_MAX))

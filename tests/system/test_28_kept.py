@@ -115,6 +115,10 @@ def cli():
     assert f"The file mem of the snapshot {snap}" in p.stderr, p
     p = hutch(*state, "snapshot", "create", "--expires", "59s", box)
     equal(p.returncode, 64, p)
+    p = hutch(*state, "snapshot", "create", "--name", "Ready", box)
+    equal(p.returncode, 64, p)
+    for word in ("name", '"Ready"', "64"):
+        assert word in p.stderr, p
     for argv in (("snapshot", "rm", snap), ("sandbox", "rm", box)):
         equal(hutch(*state, *argv).returncode, 0)
     equal(listed(c), [])
