@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #define MINUTE_MS 60000
+#define MIB	  (1ull << 20)
 
 static void take_for(struct snap_call *s, const char *sandbox, const char *key,
 		     uint32_t seconds)
@@ -209,13 +210,33 @@ static void refused_by_name(void **state)
 	refused("a", 31536001, "expires_in_seconds", late);
 }
 
+/* The disk of one that was stopped before is of those that run now. */
+static void its_disk_is_counted_when_it_stops(void **state)
+{
+	struct call c, x;
+
+	(void)state;
+	begin_held(&c, "k");
+	fake.vm_space = (struct vm_space){5 * MIB, 0, 10 * MIB};
+	env.e->stopped_max_bytes = 14 * MIB;
+	memset(&x, 0, sizeof(x));
+	assert_int_equal(engine_sandbox_stop(env.e, &env.who, c.sbx.id,
+					     on_call_sandbox, &x),
+			 0);
+	call_wait(&x);
+	assert_int_equal(x.err.code, ERR_LIMIT_REACHED);
+	assert_non_null(strstr(x.err.text, "15 MiB"));
+	env.e->stopped_max_bytes = 0;
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, env_setup, env_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(at_their_time), TEST(at_the_start),    TEST(verified),
-		TEST(counted),	     TEST(refused_by_name),
+		TEST(at_their_time),   TEST(at_the_start),
+		TEST(verified),	       TEST(counted),
+		TEST(refused_by_name), TEST(its_disk_is_counted_when_it_stops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,8 @@ int space_for_stop(const struct box *b, struct err *err)
 	vm = vm_space_of(b->vm);
 	has = space_of(e->link, SPACE_STOPPED).bytes;
 
-	if (limit_check(e->stopped_max_bytes, has, vm.mem_bytes + vm.disk_bytes,
+	if (limit_check(e->stopped_max_bytes, has,
+			vm.mem_bytes + vm.disk_bytes + vm.named_disk_bytes,
 			"a stopped sandbox", "stopped_max_mib", err))
 		return -1;
 	return disk_check(e, vm.mem_bytes, promised_bytes(e, NULL),

@@ -2,8 +2,9 @@
  * What takes space; see space.h.
  *
  * Folders are walked without following links, by st_blocks, so that the sum of
- * what is in STATE is what du says of it.  Disks of VMs have no name: they are
- * asked by their descriptors.
+ * what is in STATE is what du says of it.  Disks of VMs have no name, or one in
+ * STATE/stopped when their sandbox was stopped once: they are asked by their
+ * descriptors, and left out where they lie.
  */
 #include "space.h"
 #include "../image/sparse.h"
@@ -13,6 +14,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -35,15 +38,62 @@ const char *space_kind_name(enum space_kind k)
 	return kind_names[k];
 }
 
-/* ---- walking ------------------------------------------------------------ */
+/* ---- disks of VMs ----------------------------------------------------------
+ */
+
+/* Those that have a name, too: of sandboxes that were stopped once. */
+struct open_disks {
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} * of; /* owned */
+	size_t n;
+};
 
 static uint64_t blocks(const struct stat *st)
 {
 	return (uint64_t)st->st_blocks * ST_BLOCKS_BYTES;
 }
 
-/* Everything at and below `name`. */
-static uint64_t tree_bytes(int at, const char *name, int depth)
+/* Without memory for the list they are counted where they lie. */
+static struct space_use disks_use(const struct link *l, struct open_disks *ret)
+{
+	struct space_use u = {0};
+	size_t n = 0;
+
+	for (struct list *p = l->vms.next; p != &l->vms; p = p->next)
+		n++;
+	*ret = (struct open_disks){.of = calloc(n + 1, sizeof(*ret->of))};
+	for (struct list *p = l->vms.next; p != &l->vms; p = p->next) {
+		const struct vm *vm = container_of(p, struct vm, node);
+		struct stat st;
+
+		if (vm->disk_fd < 0 || fstat(vm->disk_fd, &st) ||
+		    (st.st_nlink && !ret->of))
+			continue;
+		u.count++;
+		u.bytes += blocks(&st);
+		if (!st.st_nlink)
+			continue;
+		ret->of[ret->n].dev = st.st_dev;
+		ret->of[ret->n++].ino = st.st_ino;
+	}
+	return u;
+}
+
+static bool is_open(const struct open_disks *d, const struct stat *st)
+{
+	for (size_t i = 0; i < d->n; i++)
+		if (d->of[i].dev == st->st_dev && d->of[i].ino == st->st_ino)
+			return true;
+	return false;
+}
+
+/* ---- walking ------------------------------------------------------------ */
+
+/* Everything at and below `name`, but what is in `but`. */
+static uint64_t tree_bytes(int at, const char *name, int depth,
+			   const struct open_disks *but)
 {
 	struct stat st;
 	uint64_t sum;
@@ -51,7 +101,7 @@ static uint64_t tree_bytes(int at, const char *name, int depth)
 	DIR *dir;
 	int fd;
 
-	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW))
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) || is_open(but, &st))
 		return 0;
 	sum = blocks(&st);
 	if (!S_ISDIR(st.st_mode) || depth == DEPTH_MAX)
@@ -64,15 +114,32 @@ static uint64_t tree_bytes(int at, const char *name, int depth)
 	}
 	while ((d = readdir(dir)))
 		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-			sum += tree_bytes(dirfd(dir), d->d_name, depth + 1);
+			sum += tree_bytes(dirfd(dir), d->d_name, depth + 1,
+					  but);
 	closedir(dir);
 	return sum;
 }
 
-/* Its entries are what is counted. */
-static struct space_use folder_use(int at, const char *name)
+/* A sandbox that was stopped once, and runs: nothing but its disk is there. */
+static bool runs(int at, const char *sandbox, const struct open_disks *but)
 {
-	struct space_use u = {.bytes = tree_bytes(at, name, 0)};
+	char path[NAME_MAX + sizeof("/disk")];
+	struct stat st;
+
+	if (!but->n)
+		return false;
+	snprintf(path, sizeof(path), "%s/disk", sandbox);
+	if (fstatat(at, path, &st, AT_SYMLINK_NOFOLLOW) || !is_open(but, &st))
+		return false;
+	snprintf(path, sizeof(path), "%s/mem", sandbox);
+	return fstatat(at, path, &st, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
+/* Its entries are what is counted. */
+static struct space_use folder_use(int at, const char *name,
+				   const struct open_disks *but)
+{
+	struct space_use u = {.bytes = tree_bytes(at, name, 0, but)};
 	int fd = openat(at, name,
 			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -83,14 +150,21 @@ static struct space_use folder_use(int at, const char *name)
 		return u;
 	}
 	while ((d = readdir(dir)))
-		u.count += *d->d_name != '.';
+		u.count +=
+			*d->d_name != '.' && !runs(dirfd(dir), d->d_name, but);
 	closedir(dir);
 	return u;
 }
 
 struct space_use space_of(const struct link *l, enum space_kind k)
 {
-	return folder_use(l->state_fd, kind_names[k]);
+	struct open_disks disks;
+	struct space_use u;
+
+	(void)disks_use(l, &disks);
+	u = folder_use(l->state_fd, kind_names[k], &disks);
+	free(disks.of);
+	return u;
 }
 
 static bool has_end(const char *name, const char *end)
@@ -111,7 +185,8 @@ static enum space_kind kind_of(const char *name)
 	return has_end(name, ".log") ? SPACE_LOGS : SPACE_OTHER;
 }
 
-static void state_walk(int state_fd, struct space *s)
+static void state_walk(int state_fd, const struct open_disks *disks,
+		       struct space *s)
 {
 	int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -131,9 +206,9 @@ static void state_walk(int state_fd, struct space *s)
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
 		if (k == SPACE_SNAPSHOTS || k == SPACE_STOPPED)
-			u = folder_use(dirfd(dir), d->d_name);
+			u = folder_use(dirfd(dir), d->d_name, disks);
 		else
-			u.bytes = tree_bytes(dirfd(dir), d->d_name, 0);
+			u.bytes = tree_bytes(dirfd(dir), d->d_name, 0, disks);
 		s->of[k].count += u.count;
 		s->of[k].bytes += u.bytes;
 	}
@@ -145,6 +220,7 @@ static void state_walk(int state_fd, struct space *s)
 struct measuring {
 	struct job job;
 	struct space space;
+	struct open_disks disks;
 	void (*fn)(void *ctx, const struct space *s);
 	void *ctx;
 };
@@ -164,13 +240,20 @@ static void measure_run(struct job *j)
 	struct measuring *m = container_of(j, struct measuring, job);
 	const struct link *l = j->link;
 	struct space *s = &m->space;
-	struct space_use disks = folder_use(l->cache_fd, "disks");
+	struct space_use disks = folder_use(l->cache_fd, "disks", &m->disks);
 
-	state_walk(l->state_fd, s);
-	s->of[SPACE_TEMPLATES] = folder_use(l->cache_fd, "snapshots");
+	state_walk(l->state_fd, &m->disks, s);
+	s->of[SPACE_TEMPLATES] =
+		folder_use(l->cache_fd, "snapshots", &m->disks);
 	s->of[SPACE_TEMPLATES].bytes += disks.bytes;
 	free_space(l->state_fd, &s->state_free_bytes, &s->state_total_bytes);
 	free_space(l->cache_fd, &s->cache_free_bytes, &s->cache_total_bytes);
+}
+
+static void measuring_free(struct measuring *m)
+{
+	free(m->disks.of);
+	free(m);
 }
 
 static void measure_done(struct job *j)
@@ -179,24 +262,7 @@ static void measure_done(struct job *j)
 
 	if (j->link && m->fn)
 		m->fn(m->ctx, &m->space);
-	free(m);
-}
-
-/* Those with a name are in STATE/stopped. */
-static struct space_use disks_use(const struct link *l)
-{
-	struct space_use u = {0};
-
-	for (struct list *n = l->vms.next; n != &l->vms; n = n->next) {
-		const struct vm *vm = container_of(n, struct vm, node);
-		struct stat st;
-
-		if (vm->disk_fd < 0 || fstat(vm->disk_fd, &st) || st.st_nlink)
-			continue;
-		u.count++;
-		u.bytes += blocks(&st);
-	}
-	return u;
+	measuring_free(m);
 }
 
 int space_measure(struct link *l, void (*fn)(void *ctx, const struct space *s),
@@ -209,10 +275,10 @@ int space_measure(struct link *l, void (*fn)(void *ctx, const struct space *s),
 		return -ENOMEM;
 	m->fn = fn;
 	m->ctx = ctx;
-	m->space.of[SPACE_DISKS] = disks_use(l);
+	m->space.of[SPACE_DISKS] = disks_use(l, &m->disks);
 	rc = job_start(l, &m->job, measure_run, measure_done);
 	if (rc)
-		free(m);
+		measuring_free(m);
 	else
 		*ret = m;
 	return rc;

@@ -11,8 +11,8 @@ struct link;
 enum space_kind {
 	SPACE_TEMPLATES, /* CACHE/snapshots, CACHE/disks */
 	SPACE_SNAPSHOTS, /* STATE/snapshots */
-	SPACE_STOPPED,	 /* STATE/stopped: also a disk that runs again */
-	SPACE_DISKS,	 /* of VMs, without a name */
+	SPACE_STOPPED,	 /* STATE/stopped, without disks of those that run */
+	SPACE_DISKS,	 /* of VMs */
 	SPACE_DATABASE,	 /* STATE/hutch.db... */
 	SPACE_LOGS,	 /* STATE/....log */
 	SPACE_OTHER,	 /* all else in STATE */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Snapshots that are kept: damage is refused by name, verifying reads all of
-it, they expire, and metrics count them.
+it, they expire, metrics count them, and hutch df counts a disk once.
 
 test: timeout=600 beside=yes
 """
@@ -8,10 +8,10 @@ import os
 import re
 import time
 
-from held import SHELL, WAIT_S, stopped
+from held import SHELL, WAIT_S, resumed, stopped
 from hutchlib import STATE, Daemon, case, equal, hutch, main, note, wait_until
-from snaps import (MIB, SNAPSHOTS, begin, create_from, delete, hold, listed,
-                   remove, sh, take, taken)
+from snaps import (MIB, SNAPSHOTS, begin, create_from, delete, du, hold, listed,
+                   remove, sh, space, take, taken)
 
 d = Daemon(STATE + "-kept", pool_max=0, graph_places=8, environment_places=8)
 
@@ -179,6 +179,33 @@ def metrics():
     equal(remove(c, s["id"]).status, 200)
     wait_until(lambda: now()[:2] == was[:2], 10, "as before")
     equal(now()[2:], got[2:])
+
+
+@case("hutch df: the disk of a sandbox that was stopped and runs is one of "
+      "those that run")
+def disk():
+    c = client()
+    box = hold(c)
+    sh(c, box, "printf '%0300000d' 7 > f; sync")
+    stopped(c, box)
+    kinds, _ = space(d)
+    equal((kinds["stopped"]["count"], kinds["disks"]["count"]), (1, 0))
+    was = kinds["stopped"]["bytes"]
+    resumed(c, box)
+    sh(c, box, "true")
+    kinds, _ = space(d)
+    equal((kinds["stopped"]["count"], kinds["disks"]["count"]), (0, 1))
+    disk_bytes = os.stat(f"{d.state}/stopped/{box}/disk").st_blocks * 512
+    assert disk_bytes > 300000
+    assert abs(kinds["disks"]["bytes"] - disk_bytes) < MIB, kinds
+    # The folders themselves.
+    assert kinds["stopped"]["bytes"] <= 16384 < was, (kinds, was)
+    named = sum(kinds[k]["bytes"] for k in kinds if k != "templates")
+    assert abs(du(d.state) - named) < MIB, (du(d.state), kinds)
+    stopped(c, box)
+    kinds, _ = space(d)
+    equal((kinds["stopped"]["count"], kinds["disks"]["count"]), (1, 0))
+    delete(c, box)
 
 
 main()

@@ -12,11 +12,16 @@ static const char help[] =
 	"  templates  snapshots of templates, in the cache folder\n"
 	"  snapshots  snapshots of sandboxes; hutch snapshot rm\n"
 	"  stopped    memory and disk of stopped sandboxes; hutch sandbox rm\n"
-	"  disks      of VMs that run or wait; they have no name in a folder\n"
+	"  disks      of VMs that run or wait\n"
 	"  database   records, output of commands\n"
 	"  logs       of a daemon that logs into its state folder\n"
 	"  other      keys, sockets, the folder itself\n\n"
-	"All but templates and disks is what du says of the state folder.\n\n"
+	"All but templates and disks is what du says of the state folder; it "
+	"also finds the\n"
+	"disks of sandboxes that were stopped and run again.  Where the file "
+	"system can share\n"
+	"blocks (xfs, btrfs), a copy counts here in full and takes next to "
+	"nothing.\n\n"
 	"  hutch df\n"
 	"  hutch df --json | jq '.kinds[] | [.kind, .bytes]'\n";
 
