@@ -254,6 +254,12 @@ void box_cannot_resume(struct box *b, const char *why);
 /* Those that were stopped when the last daemon ended. */
 int boxes_load(struct engine *e);
 
+/* ---- read.c, for lists --------------------------------------------------- */
+
+void list_error(struct err *err, int rc);
+/* A client sees its own graph only, whatever the page says. */
+struct store_page page_of(const struct caller *who, const struct store_page *p);
+
 /* ---- snapshot_ask.c, snapshot.c, snapshot_read.c ------------------------- */
 
 /* A snapshot from the request until its record is durable. */

@@ -103,7 +103,7 @@ struct list_ask {
 	void *ctx;
 };
 
-static void list_error(struct err *err, int rc)
+void list_error(struct err *err, int rc)
 {
 	if (rc == -EINVAL)
 		err_set(err, ERR_INVALID_REQUEST, "cursor",
@@ -138,9 +138,7 @@ static void on_commands(void *ctx, int rc, struct command_rec *r, size_t n,
 	engine_op_end(a.e);
 }
 
-/* A client sees its own graph only, whatever the page says. */
-static struct store_page page_of(const struct caller *who,
-				 const struct store_page *p)
+struct store_page page_of(const struct caller *who, const struct store_page *p)
 {
 	struct store_page mine = *p;
 

@@ -169,11 +169,8 @@ static void on_list(void *ctx, int rc, struct snapshot_rec *r, size_t n,
 	struct err err = {0};
 
 	free(ctx);
-	if (rc == -EINVAL)
-		err_set(&err, ERR_INVALID_REQUEST, "cursor",
-			"cursor names no record of this list.");
-	else if (rc)
-		store_error(&err, ERR_INTERNAL, "list", "", rc);
+	if (rc)
+		list_error(&err, rc);
 	a.list_fn(a.ctx, rc ? &err : NULL, r, n, has_more);
 	engine_op_end(a.e);
 }
@@ -183,12 +180,10 @@ int engine_snapshot_list(struct engine *e, const struct caller *who,
 			 void *ctx)
 {
 	struct read_ask *a = read_ask_new(e, ctx);
-	struct store_page mine = *p;
+	struct store_page mine = page_of(who, p);
 
 	if (!a)
 		return -ENOMEM;
-	mine.environment = who->environment;
-	mine.graph = who->graph;
 	a->list_fn = fn;
 	return asked(a, store_snapshot_list(e->store, &mine, on_list, a));
 }

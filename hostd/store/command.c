@@ -252,16 +252,6 @@ int store_command_get(struct store *s, const char *environment,
 /* ---- list
  * -------------------------------------------------------------------- */
 
-struct list_op {
-	struct store_op op;
-	struct store_page page; /* owned strings */
-	struct command_rec *recs;
-	size_t n;
-	bool has_more;
-	store_commands_fn fn;
-	void *ctx;
-};
-
 static const char list_graph_sql[] =
 	"SELECT id, rec, output_erased_ms FROM command WHERE environment = ?1"
 	" AND graph = ?2 AND seq < ?3 AND (?4 = 0 OR status = ?4)"
@@ -277,26 +267,13 @@ static const char list_all_sql[] =
 	" AND seq < ?3 AND (?4 = 0 OR status = ?4) AND is_quarantined = 0"
 	" ORDER BY seq DESC LIMIT ?5";
 
-static void list_clear(struct list_op *l)
+static struct query list_query(struct db *db, const struct store_page *p,
+			       int64_t before)
 {
-	for (size_t i = 0; i < l->n; i++)
-		command_rec_finish(&l->recs[i]);
-	l->n = 0;
-	l->has_more = false;
-}
+	struct query q = query(db, p->sandbox ? list_sandbox_sql
+				   : p->environment && p->graph ? list_graph_sql
+								: list_all_sql);
 
-static int list_rows(struct db *db, struct list_op *l, int64_t before,
-		     char bad[ID_BYTES_MAX])
-{
-	const struct store_page *p = &l->page;
-	const void *cbor;
-	struct query q;
-	size_t len;
-	int rc;
-
-	q = query(db, p->sandbox		   ? list_sandbox_sql
-		      : p->environment && p->graph ? list_graph_sql
-						   : list_all_sql);
 	q_text(&q, p->environment);
 	q_text(&q, p->graph);
 	q_int(&q, before);
@@ -304,79 +281,51 @@ static int list_rows(struct db *db, struct list_op *l, int64_t before,
 	q_int(&q, (int64_t)p->limit + 1);
 	if (p->sandbox)
 		q_text(&q, p->sandbox);
-	list_clear(l);
-	while ((rc = q_row(&q)) > 0) {
-		struct command_rec *r = &l->recs[l->n];
-
-		if (l->n == p->limit) {
-			l->has_more = true;
-			continue;
-		}
-		cbor = q_blob_at(&q, 1, &len);
-		rc = command_rec_decode(r, cbor, len);
-		if (rc) {
-			snprintf(bad, ID_BYTES_MAX, "%s", q_text_at(&q, 0));
-			q_end(&q);
-			return rc;
-		}
-		r->out[0].is_expired = r->out[1].is_expired =
-			q_int_at(&q, 2) > 0;
-		bytes_finish(&r->result); /* a page is not for results */
-		l->n++;
-	}
-	return rc;
+	return q;
 }
 
-static int list_exec(struct db *db, struct store_op *op)
+static int list_row(const struct list_op *l, const struct query *q, void *rec)
 {
-	struct list_op *l = (struct list_op *)op;
-	char bad[ID_BYTES_MAX];
-	int64_t before;
-	int rc = page_start(db,
-			    "SELECT seq FROM command WHERE id = ?1 AND"
-			    " (?2 IS NULL OR environment = ?2) AND"
-			    " (?3 IS NULL OR graph = ?3)",
-			    &l->page, &before);
+	struct command_rec *r = rec;
+	size_t len;
+	const void *cbor = q_blob_at(q, 1, &len);
+	int rc = command_rec_decode(r, cbor, len);
 
-	/* A damaged record is set aside and the page is read again. */
-	while (!rc) {
-		memset(bad, 0, sizeof(bad));
-		rc = list_rows(db, l, before, bad);
-		if (!rc || !*bad || rc == -ENOMEM)
-			break;
-		command_set_aside(db, bad, rc);
-		rc = 0;
-	}
-	return rc;
+	(void)l;
+	if (rc)
+		return rc;
+	r->out[0].is_expired = r->out[1].is_expired = q_int_at(q, 2) > 0;
+	bytes_finish(&r->result); /* a page is not for results */
+	return 0;
 }
 
-static void list_done(struct store_op *op)
+static void list_finish(void *rec)
 {
-	struct list_op *l = (struct list_op *)op;
-
-	l->fn(l->ctx, op->rc, l->recs, op->rc ? 0 : l->n, l->has_more);
-	list_clear(l);
-	free(l->recs);
-	page_finish(&l->page);
-	free(l);
+	command_rec_finish(rec);
 }
+
+static void list_tell(const struct list_op *l)
+{
+	l->fn.commands(l->ctx, l->op.rc, l->recs, l->n, l->has_more);
+}
+
+static const struct list_kind list_kind = {
+	.rec_bytes = sizeof(struct command_rec),
+	.cursor_sql = "SELECT seq FROM command WHERE id = ?1 AND"
+		      " (?2 IS NULL OR environment = ?2) AND"
+		      " (?3 IS NULL OR graph = ?3)",
+	.query = list_query,
+	.row = list_row,
+	.set_aside = command_set_aside,
+	.finish = list_finish,
+	.tell = list_tell,
+};
 
 int store_command_list(struct store *s, const struct store_page *p,
 		       store_commands_fn fn, void *ctx)
 {
-	struct list_op *l = calloc(1, sizeof(*l));
+	const struct list_op what = {
+		.kind = &list_kind, .fn.commands = fn, .ctx = ctx};
 
-	if (l)
-		l->recs = page_make(&l->page, p, sizeof(*l->recs));
-	if (!l || !l->recs) {
-		free(l);
-		return -ENOMEM;
-	}
-	l->op.exec = list_exec;
-	l->op.done = list_done;
-	l->op.is_read = true;
-	l->fn = fn;
-	l->ctx = ctx;
-	store_submit(s, &l->op);
-	return 0;
+	return list_start(s, p, &what);
 }

@@ -97,13 +97,42 @@ int key_add_row(struct db *db, const struct key_row *k);
 /* Cut names would make two keys one. */
 bool begin_fits(const struct store_begin *b);
 
-/* Where the page begins: seq of the cursor's row.  -EINVAL: no such row. */
-int page_start(struct db *db, const char *sql, const struct store_page *p,
-	       int64_t *ret_before);
-/* A page with strings of its own, which page_finish frees, and zeroed room for
- * its records and one more, the caller's to free.  NULL without memory. */
-void *page_make(struct store_page *dst, const struct store_page *src,
-		size_t rec_bytes);
-void page_finish(struct store_page *p);
+/*
+ * A page of a table's records, newest first; page.c has the way of it, and the
+ * table's file a list_kind.
+ */
+struct list_op;
+struct list_kind {
+	size_t rec_bytes;
+	/* The number of the cursor's row: ?1 id, ?2 environment, ?3 graph. */
+	const char *cursor_sql;
+	/* The rows below `before`; column 0 is the id. */
+	struct query (*query)(struct db *db, const struct store_page *p,
+			      int64_t before);
+	/* 0 = taken, 1 = left out, -errno: it cannot be read. */
+	int (*row)(const struct list_op *l, const struct query *q, void *rec);
+	/* What cannot be read, unless `row` leaves it out; the page is read
+	 * again then. */
+	void (*set_aside)(struct db *db, const char *id, int why);
+	void (*finish)(void *rec); /* NULL = it owns nothing */
+	void (*tell)(const struct list_op *l);
+};
+struct list_op {
+	struct store_op op;
+	const struct list_kind *kind;
+	struct store_page page; /* owned strings */
+	void *recs;		/* owned: page.limit and one more */
+	size_t n;
+	bool has_more;
+	union {
+		store_sandboxes_fn sandboxes;
+		store_commands_fn commands;
+		store_snapshots_fn snapshots;
+	} fn;
+	void *ctx;
+};
+/* `what` has kind, fn and ctx.  0 or -ENOMEM. */
+int list_start(struct store *s, const struct store_page *p,
+	       const struct list_op *what);
 
 #endif

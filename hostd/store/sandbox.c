@@ -160,16 +160,6 @@ int store_sandbox_get(struct store *s, const char *environment,
 /* ---- list
  * -------------------------------------------------------------------- */
 
-struct list_op {
-	struct store_op op;
-	struct store_page page; /* owned strings */
-	struct sandbox_rec *recs;
-	size_t n;
-	bool has_more;
-	store_sandboxes_fn fn;
-	void *ctx;
-};
-
 /* Of one graph; of every graph for the administrator. */
 static const char list_graph_sql[] =
 	"SELECT id, rec FROM sandbox WHERE environment = ?1 AND graph = ?2"
@@ -183,15 +173,11 @@ static const char list_all_sql[] =
 	" AND (?5 IS NULL OR template_name = ?5) AND is_quarantined = 0"
 	" ORDER BY seq DESC LIMIT ?6";
 
-static int list_rows(struct db *db, struct list_op *l, int64_t before,
-		     char bad[ID_BYTES_MAX])
+static struct query list_query(struct db *db, const struct store_page *p,
+			       int64_t before)
 {
-	const struct store_page *p = &l->page;
 	struct query q = query(db, p->environment && p->graph ? list_graph_sql
 							      : list_all_sql);
-	const void *cbor;
-	size_t len;
-	int rc;
 
 	q_text(&q, p->environment);
 	q_text(&q, p->graph);
@@ -199,74 +185,39 @@ static int list_rows(struct db *db, struct list_op *l, int64_t before,
 	q_int(&q, p->status);
 	q_text(&q, p->template_name);
 	q_int(&q, (int64_t)p->limit + 1);
-	l->n = 0;
-	l->has_more = false;
-	while ((rc = q_row(&q)) > 0) {
-		if (l->n == p->limit) {
-			l->has_more = true;
-			continue;
-		}
-		cbor = q_blob_at(&q, 1, &len);
-		rc = sandbox_rec_decode(&l->recs[l->n], cbor, len);
-		if (rc) {
-			snprintf(bad, ID_BYTES_MAX, "%s", q_text_at(&q, 0));
-			q_end(&q);
-			return rc;
-		}
-		l->n++;
-	}
-	return rc;
+	return q;
 }
 
-static int list_exec(struct db *db, struct store_op *op)
+static int list_row(const struct list_op *l, const struct query *q, void *rec)
 {
-	struct list_op *l = (struct list_op *)op;
-	char bad[ID_BYTES_MAX];
-	int64_t before;
-	int rc = page_start(db,
-			    "SELECT seq FROM sandbox WHERE id = ?1 AND"
-			    " (?2 IS NULL OR environment = ?2) AND"
-			    " (?3 IS NULL OR graph = ?3)",
-			    &l->page, &before);
+	size_t len;
+	const void *cbor = q_blob_at(q, 1, &len);
 
-	/* A damaged record is set aside and the page is read again. */
-	while (!rc) {
-		memset(bad, 0, sizeof(bad));
-		rc = list_rows(db, l, before, bad);
-		if (!rc || !*bad || rc == -ENOMEM)
-			break;
-		sandbox_set_aside(db, bad, rc);
-		rc = 0;
-	}
-	return rc;
+	(void)l;
+	return sandbox_rec_decode(rec, cbor, len);
 }
 
-static void list_done(struct store_op *op)
+static void list_tell(const struct list_op *l)
 {
-	struct list_op *l = (struct list_op *)op;
-
-	l->fn(l->ctx, op->rc, l->recs, op->rc ? 0 : l->n, l->has_more);
-	free(l->recs);
-	page_finish(&l->page);
-	free(l);
+	l->fn.sandboxes(l->ctx, l->op.rc, l->recs, l->n, l->has_more);
 }
+
+static const struct list_kind list_kind = {
+	.rec_bytes = sizeof(struct sandbox_rec),
+	.cursor_sql = "SELECT seq FROM sandbox WHERE id = ?1 AND"
+		      " (?2 IS NULL OR environment = ?2) AND"
+		      " (?3 IS NULL OR graph = ?3)",
+	.query = list_query,
+	.row = list_row,
+	.set_aside = sandbox_set_aside,
+	.tell = list_tell,
+};
 
 int store_sandbox_list(struct store *s, const struct store_page *p,
 		       store_sandboxes_fn fn, void *ctx)
 {
-	struct list_op *l = calloc(1, sizeof(*l));
+	const struct list_op what = {
+		.kind = &list_kind, .fn.sandboxes = fn, .ctx = ctx};
 
-	if (l)
-		l->recs = page_make(&l->page, p, sizeof(*l->recs));
-	if (!l || !l->recs) {
-		free(l);
-		return -ENOMEM;
-	}
-	l->op.exec = list_exec;
-	l->op.done = list_done;
-	l->op.is_read = true;
-	l->fn = fn;
-	l->ctx = ctx;
-	store_submit(s, &l->op);
-	return 0;
+	return list_start(s, p, &what);
 }

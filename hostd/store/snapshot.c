@@ -249,104 +249,61 @@ int store_snapshot_expire(struct store *s, int64_t now_ms, store_expired_fn fn,
 
 /* ---- list --------------------------------------------------------------- */
 
-struct list_op {
-	struct store_op op;
-	struct store_page page; /* owned strings */
-	struct snapshot_rec *recs;
-	size_t n;
-	bool has_more;
-	store_snapshots_fn fn;
-	void *ctx;
-};
+static struct query list_query(struct db *db, const struct store_page *p,
+			       int64_t before)
+{
+	/* Without LIMIT: rows may be left out. */
+	struct query q =
+		query(db, "SELECT id, rec FROM snapshot WHERE"
+			  " (?1 IS NULL OR environment = ?1) AND"
+			  " (?2 IS NULL OR graph = ?2) AND rowid < ?3 AND"
+			  " (?4 IS NULL OR sandbox = ?4) ORDER BY rowid DESC");
+
+	q_text(&q, p->environment);
+	q_text(&q, p->graph);
+	q_int(&q, before);
+	q_text(&q, p->sandbox);
+	return q;
+}
 
 /* A record that cannot be read takes no place; for the administrator it is
  * there, with nothing but its id. */
-static bool bad_row(struct list_op *l, const struct query *q)
+static int list_row(const struct list_op *l, const struct query *q, void *rec)
 {
-	struct snapshot_rec *r = &l->recs[l->n];
+	struct snapshot_rec *r = rec;
+	size_t len;
+	const void *cbor = q_blob_at(q, 1, &len);
 
+	if (!snapshot_rec_decode(r, cbor, len))
+		return 0;
 	log_error("%s store: the snapshot's record cannot be read; it is left "
 		  "out",
 		  q_text_at(q, 0));
 	memset(r, 0, sizeof(*r));
 	snprintf(r->id, sizeof(r->id), "%s", q_text_at(q, 0));
-	return !l->page.environment;
+	return l->page.environment ? 1 : 0;
 }
 
-static int list_rows(struct list_op *l, struct query *q)
+static void list_tell(const struct list_op *l)
 {
-	const void *cbor;
-	size_t len;
-	int rc;
-
-	while ((rc = q_row(q)) > 0) {
-		if (l->n == l->page.limit) {
-			l->has_more = true;
-			q_end(q);
-			return 0;
-		}
-		cbor = q_blob_at(q, 1, &len);
-		if (snapshot_rec_decode(&l->recs[l->n], cbor, len))
-			l->n += bad_row(l, q);
-		else
-			l->n++;
-	}
-	return rc;
+	l->fn.snapshots(l->ctx, l->op.rc, l->recs, l->n, l->has_more);
 }
 
-static int list_exec(struct db *db, struct store_op *op)
-{
-	struct list_op *l = (struct list_op *)op;
-	const struct store_page *p = &l->page;
-	struct query q;
-	int64_t before;
-	int rc = page_start(db,
-			    "SELECT rowid FROM snapshot WHERE id = ?1 AND"
-			    " (?2 IS NULL OR environment = ?2) AND"
-			    " (?3 IS NULL OR graph = ?3)",
-			    p, &before);
-
-	if (rc)
-		return rc;
-	q = query(db, "SELECT id, rec FROM snapshot WHERE"
-		      " (?1 IS NULL OR environment = ?1) AND"
-		      " (?2 IS NULL OR graph = ?2) AND rowid < ?3 AND"
-		      " (?4 IS NULL OR sandbox = ?4) ORDER BY rowid DESC");
-	q_text(&q, p->environment);
-	q_text(&q, p->graph);
-	q_int(&q, before);
-	q_text(&q, p->sandbox);
-	l->n = 0;
-	l->has_more = false;
-	return list_rows(l, &q);
-}
-
-static void list_done(struct store_op *op)
-{
-	struct list_op *l = (struct list_op *)op;
-
-	l->fn(l->ctx, op->rc, l->recs, op->rc ? 0 : l->n, l->has_more);
-	free(l->recs);
-	page_finish(&l->page);
-	free(l);
-}
+static const struct list_kind list_kind = {
+	.rec_bytes = sizeof(struct snapshot_rec),
+	.cursor_sql = "SELECT rowid FROM snapshot WHERE id = ?1 AND"
+		      " (?2 IS NULL OR environment = ?2) AND"
+		      " (?3 IS NULL OR graph = ?3)",
+	.query = list_query,
+	.row = list_row,
+	.tell = list_tell,
+};
 
 int store_snapshot_list(struct store *s, const struct store_page *p,
 			store_snapshots_fn fn, void *ctx)
 {
-	struct list_op *l = calloc(1, sizeof(*l));
+	const struct list_op what = {
+		.kind = &list_kind, .fn.snapshots = fn, .ctx = ctx};
 
-	if (l)
-		l->recs = page_make(&l->page, p, sizeof(*l->recs));
-	if (!l || !l->recs) {
-		free(l);
-		return -ENOMEM;
-	}
-	l->op.exec = list_exec;
-	l->op.done = list_done;
-	l->op.is_read = true;
-	l->fn = fn;
-	l->ctx = ctx;
-	store_submit(s, &l->op);
-	return 0;
+	return list_start(s, p, &what);
 }

@@ -84,7 +84,6 @@ static void on_commands(void *ctx, const struct err *e,
 void lbb_commands(struct request *r)
 {
 	struct store_page page;
-	const char *sandbox;
 	int rc;
 
 	if (query_get(&r->query, "command")) {
@@ -93,12 +92,6 @@ void lbb_commands(struct request *r)
 	}
 	if (lbb_page(r, &page))
 		return;
-	if (query_get(&r->query, "sandbox")) {
-		if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND,
-			   &sandbox))
-			return;
-		page.sandbox = sandbox;
-	}
 	rc = engine_command_list(r->services->engine, &r->caller, &page,
 				 on_commands, r);
 	if (rc)

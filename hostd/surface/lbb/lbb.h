@@ -84,6 +84,7 @@ void lbb_list_end(struct json_out *j, bool has_more, const char *cursor);
  */
 int lbb_id(struct request *r, const char *param, const char *prefix,
 	   enum err_code missing, const char **ret);
+/* limit, cursor, and sandbox if it is given. */
 int lbb_page(struct request *r, struct store_page *ret);
 /* reply_err; a record that is not there is named, with where it was sought. */
 void lbb_reply_err(struct request *r, const struct err *e);

@@ -61,12 +61,16 @@ int lbb_page(struct request *r, struct store_page *ret)
 		.cursor = query_get(&r->query, "cursor"),
 		.limit = (unsigned)limit,
 	};
-	if (!ret->cursor || strlen(ret->cursor) < ID_BYTES_MAX)
-		return 0;
-	err_set(&e, ERR_INVALID_REQUEST, "cursor",
-		"cursor is not a next_cursor of this list");
-	reply_err(r, &e);
-	return -1;
+	if (ret->cursor && strlen(ret->cursor) >= ID_BYTES_MAX) {
+		err_set(&e, ERR_INVALID_REQUEST, "cursor",
+			"cursor is not a next_cursor of this list");
+		reply_err(r, &e);
+		return -1;
+	}
+	return query_get(&r->query, "sandbox")
+		       ? lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND,
+				&ret->sandbox)
+		       : 0;
 }
 
 void lbb_engine_failed(struct request *r, int rc)
@@ -95,56 +99,39 @@ static void on_sandbox(void *ctx, const struct err *e,
 	reply_json(r, 200, &j);
 }
 
-void lbb_sandbox_get(struct request *r)
+/* A call on one, answered by what it is. */
+static void one(struct request *r,
+		int (*call)(struct engine *e, const struct caller *who,
+			    const char *id, engine_sandbox_fn fn, void *ctx))
 {
 	const char *id;
 	int rc;
 
 	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
 		return;
-	rc = engine_sandbox_get(r->services->engine, &r->caller, id, on_sandbox,
-				r);
+	rc = call(r->services->engine, &r->caller, id, on_sandbox, r);
 	if (rc)
 		lbb_engine_failed(r, rc);
+}
+
+void lbb_sandbox_get(struct request *r)
+{
+	one(r, engine_sandbox_get);
 }
 
 void lbb_sandbox_delete(struct request *r)
 {
-	const char *id;
-	int rc;
-
-	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
-		return;
-	rc = engine_sandbox_delete(r->services->engine, &r->caller, id,
-				   on_sandbox, r);
-	if (rc)
-		lbb_engine_failed(r, rc);
+	one(r, engine_sandbox_delete);
 }
 
 void lbb_sandbox_stop(struct request *r)
 {
-	const char *id;
-	int rc;
-
-	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
-		return;
-	rc = engine_sandbox_stop(r->services->engine, &r->caller, id,
-				 on_sandbox, r);
-	if (rc)
-		lbb_engine_failed(r, rc);
+	one(r, engine_sandbox_stop);
 }
 
 void lbb_sandbox_resume(struct request *r)
 {
-	const char *id;
-	int rc;
-
-	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &id))
-		return;
-	rc = engine_sandbox_resume(r->services->engine, &r->caller, id,
-				   on_sandbox, r);
-	if (rc)
-		lbb_engine_failed(r, rc);
+	one(r, engine_sandbox_resume);
 }
 
 static void on_sandboxes(void *ctx, const struct err *e,

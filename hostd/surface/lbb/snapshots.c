@@ -140,7 +140,6 @@ static void on_list(void *ctx, const struct err *e,
 void lbb_snapshots(struct request *r)
 {
 	struct store_page page;
-	const char *sandbox;
 	int rc;
 
 	if (query_get(&r->query, "snapshot")) {
@@ -149,12 +148,6 @@ void lbb_snapshots(struct request *r)
 	}
 	if (lbb_page(r, &page))
 		return;
-	if (query_get(&r->query, "sandbox")) {
-		if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND,
-			   &sandbox))
-			return;
-		page.sandbox = sandbox;
-	}
 	rc = engine_snapshot_list(r->services->engine, &r->caller, &page,
 				  on_list, r);
 	if (rc)
