@@ -5,7 +5,8 @@
  * carries frames both ways.  A frame is a 16-byte header and a payload.  The
  * payload is one CBOR map with unsigned integer keys (shapes: api/guest.cddl),
  * except for GP_OUTPUT, whose payload is `struct gp_output_head` and raw
- * bytes, and GP_PROGRESS, whose payload is UTF-8 text of at most
+ * bytes, GP_FILE_DATA (`struct gp_file_head` and raw bytes), GP_FILE_PIECE (raw
+ * bytes), and GP_PROGRESS, whose payload is UTF-8 text of at most
  * GP_TEXT_BYTES_MAX bytes.  All integers of headers are little endian.
  *
  * Trust: hutchd believes nothing that comes from the guest.  It bounds each
@@ -31,6 +32,16 @@
  *   --- snapshot ---
  *   host  -> GO                    here it goes on; in a restored one BIND ...
  *
+ * Files of the workspace, after BOUND, one call at a time; calls have numbers
+ * of their own:
+ *
+ *   host  -> FILE                  list, read, write or delete
+ *   guest -> FILE_ENTRY *          of a list, in the order of their bytes
+ *   guest -> FILE_DATA *           of a read, without gaps
+ *   guest -> FILE_MORE             of a write: the next piece is wanted
+ *   host  -> FILE_PIECE            an empty one gives the write up
+ *   guest -> FILE_DONE
+ *
  * No user code runs before BOUND.  A command number starts at most once.
  * Plain C, standard headers only: both ends compile this file.
  */
@@ -53,6 +64,17 @@
 #define GP_RESULT_BYTES_MAX (48u << 10)
 /* A message text (an error, a reason) in bytes. */
 #define GP_TEXT_BYTES_MAX 512
+/* Files.  A path is relative to the workspace, so that with "/workspace/"
+ * before it the kernel takes it (PATH_MAX with its NUL); a name is one
+ * component. */
+#define GP_FILE_PATH_BYTES_MAX 4084
+#define GP_FILE_NAME_BYTES_MAX 255
+/* What one read gives, what one write takes; and the names of one list. */
+#define GP_FILE_BYTES_MAX   (4u << 20)
+#define GP_FILE_ENTRIES_MAX 1000
+/* Of a write in one frame; of a read in one frame. */
+#define GP_FILE_PIECE_BYTES_MAX (192u << 10)
+#define GP_FILE_DATA_BYTES_MAX	(48u << 10)
 /* For the kernel's generator: of PREPARE and of BIND. */
 #define GP_ENTROPY_BYTES 64
 
@@ -66,6 +88,10 @@ enum gp_type {
 	GP_ENDED = 6, /* after the last OUTPUT of both streams */
 	GP_PONG = 7,
 	GP_PROGRESS = 8, /* text: what PREPARE is doing */
+	GP_FILE_ENTRY = 9,
+	GP_FILE_DATA = 10,
+	GP_FILE_MORE = 11,
+	GP_FILE_DONE = 12, /* once a call, and its last */
 	/* host to guest */
 	GP_WELCOME = 65,
 	GP_PREPARE = 66,
@@ -90,6 +116,9 @@ enum gp_type {
 	 * process yet are forgotten. */
 	GP_HOLD = 76,
 	GP_GO = 77,
+	/* head.cmd is the call's number in these and in their answers. */
+	GP_FILE = 78,
+	GP_FILE_PIECE = 79,
 };
 
 struct gp_head {
@@ -115,6 +144,44 @@ struct gp_output_head {
 	uint8_t pad[7];
 };
 static_assert(sizeof(struct gp_output_head) == 24, "wire");
+
+/* Of GP_FILE_DATA; offset: of the first byte in the file. */
+struct gp_file_head {
+	uint64_t offset;
+};
+static_assert(sizeof(struct gp_file_head) == 8, "wire");
+
+enum gp_file_op {
+	GP_FILE_LIST = 1,
+	GP_FILE_READ = 2,
+	GP_FILE_WRITE = 3, /* whole, by rename; folders on the way are made */
+	GP_FILE_DELETE = 4,
+};
+
+enum gp_file_type {
+	GP_TYPE_FILE = 1,
+	GP_TYPE_DIRECTORY = 2,
+	GP_TYPE_SYMLINK = 3,
+	GP_TYPE_FIFO = 4,
+	GP_TYPE_SOCKET = 5,
+	GP_TYPE_DEVICE = 6,
+};
+
+/* What a call came to (key 1 of FILE_DONE). */
+enum gp_file_how {
+	GP_FILE_OK = 1,
+	GP_FILE_NOT_FOUND = 2,
+	GP_FILE_OUTSIDE = 3,	/* a link leads out of the workspace */
+	GP_FILE_WRONG_TYPE = 4, /* a folder, a FIFO, a device ... */
+	GP_FILE_NOT_EMPTY = 5,
+	GP_FILE_DENIED = 6,
+	GP_FILE_FULL = 7, /* the disk, or the user's share of it */
+	GP_FILE_TOO_LARGE = 8,
+	GP_FILE_BAD_NAME = 9,
+	GP_FILE_TIMED_OUT = 10,
+	GP_FILE_GIVEN_UP = 11, /* by an empty piece, or by BIND */
+	GP_FILE_FAILED = 12,
+};
 
 /* How a command ended (key 1 of ENDED). */
 enum gp_end {
@@ -169,6 +236,30 @@ enum gp_run_key {
 	GP_EXEC_ARGV = 8,   /* array of byte strings, 1 or more */
 	GP_EXEC_CWD = 9,    /* text; absent = /workspace */
 	GP_EXEC_STDIN = 10, /* bytes */
+};
+enum gp_file_key {
+	GP_FILE_KEY_OP = 1,
+	GP_FILE_KEY_PATH = 2,	/* bytes; empty = the workspace itself */
+	GP_FILE_KEY_OFFSET = 3, /* of a read */
+	GP_FILE_KEY_LIMIT = 4,	/* bytes of a read, names of a list */
+	GP_FILE_KEY_WHOLE = 5,	/* bool: a file of more than LIMIT is refused */
+	GP_FILE_KEY_SIZE = 6,	/* of a write: all of it */
+	GP_FILE_KEY_DATA = 7,	/* of a write: its first piece */
+	GP_FILE_KEY_AFTER = 8,	/* of a list: names behind this one */
+	GP_FILE_KEY_TIMEOUT_MS = 9,
+};
+enum gp_file_entry_key {
+	GP_ENTRY_NAME = 1, /* bytes; absent: the path itself, alone */
+	GP_ENTRY_TYPE = 2,
+	GP_ENTRY_SIZE = 3,
+	GP_ENTRY_MTIME_MS = 4, /* since 1970; 0 = before that */
+	GP_ENTRY_MODE = 5,     /* 0..07777 */
+};
+enum gp_file_done_key {
+	GP_DONE_HOW = 1,
+	GP_DONE_ERROR = 2,
+	GP_DONE_SIZE = 3, /* of the file that was read or written */
+	GP_DONE_MORE = 4, /* bool: names follow those of the list */
 };
 enum gp_kill_key {
 	GP_KILL_GRACE_MS = 1 /* TERM first, KILL after; 0 = KILL */

@@ -1,6 +1,7 @@
 /* BIND; see bind.h. */
 #include "bind.h"
 #include "fd.h"
+#include "files.h"
 #include "payload.h"
 #include "port.h"
 #include <errno.h>
@@ -155,6 +156,7 @@ bool bind_do(struct guest *g, const void *payload, size_t len,
 	if (g->link.is_held) {
 		/* Copied while it ran: what is queued is the first one's. */
 		commands_disown(g);
+		files_drop(g);
 		link_go(&g->link, true);
 	}
 	bind_bound(ret, rc ? why : NULL);

@@ -234,28 +234,45 @@ void link_send_text(struct link *l, enum gp_type type, const char *text)
 	link_send(l, type, 0, &b);
 }
 
-void link_send_output(struct link *l, uint64_t cmd, enum gp_stream stream,
-		      uint64_t offset, uint64_t total, const void *data,
-		      size_t len)
+/* Bytes behind a head of their own. */
+static void send_raw(struct link *l, enum gp_type type, uint64_t cmd,
+		     const void *head, size_t head_len, const void *data,
+		     size_t len)
 {
 	struct gp_head h = {
-		.len = (uint32_t)(sizeof(struct gp_output_head) + len),
-		.type = GP_OUTPUT,
+		.len = (uint32_t)(head_len + len),
+		.type = (uint16_t)type,
 		.cmd = cmd,
 	};
-	struct gp_output_head o = {
-		.offset = offset, .total = total, .stream = (uint8_t)stream};
 	int rc;
 
 	if (!l->is_up)
 		return;
-	rc = bytes_reserve(&l->out, sizeof(h) + sizeof(o) + len);
+	rc = bytes_reserve(&l->out, sizeof(h) + head_len + len);
 	if (!rc) {
 		bytes_append(&l->out, &h, sizeof(h));
-		bytes_append(&l->out, &o, sizeof(o));
+		bytes_append(&l->out, head, head_len);
 		bytes_append(&l->out, data, len);
 	}
 	queue(l, rc);
+}
+
+void link_send_output(struct link *l, uint64_t cmd, enum gp_stream stream,
+		      uint64_t offset, uint64_t total, const void *data,
+		      size_t len)
+{
+	struct gp_output_head o = {
+		.offset = offset, .total = total, .stream = (uint8_t)stream};
+
+	send_raw(l, GP_OUTPUT, cmd, &o, sizeof(o), data, len);
+}
+
+void link_send_file(struct link *l, uint64_t cmd, uint64_t offset,
+		    const void *data, size_t len)
+{
+	struct gp_file_head h = {.offset = offset};
+
+	send_raw(l, GP_FILE_DATA, cmd, &h, sizeof(h), data, len);
 }
 
 /* Of `out`, so much may be sent. */

@@ -48,6 +48,9 @@ void link_send_text(struct link *l, enum gp_type type, const char *text);
 void link_send_output(struct link *l, uint64_t cmd, enum gp_stream stream,
 		      uint64_t offset, uint64_t total, const void *data,
 		      size_t len);
+/* What was read of a file. */
+void link_send_file(struct link *l, uint64_t cmd, uint64_t offset,
+		    const void *data, size_t len);
 bool link_is_full(const struct link *l);
 /* What is queued now goes out, what comes after it waits for link_go; that
  * forgets it instead, if it is_dropped. */

@@ -55,6 +55,18 @@ static const struct wire_rule adopt[] = {
 	{GP_RUN_TAIL_MAX, WIRE_UINT, false, "tail_max"},
 };
 
+static const struct wire_rule file[] = {
+	{GP_FILE_KEY_OP, WIRE_UINT, true, "op"},
+	{GP_FILE_KEY_PATH, WIRE_BYTES, true, "path"},
+	{GP_FILE_KEY_OFFSET, WIRE_UINT, false, "offset"},
+	{GP_FILE_KEY_LIMIT, WIRE_UINT, false, "limit"},
+	{GP_FILE_KEY_WHOLE, WIRE_BOOL, false, "whole"},
+	{GP_FILE_KEY_SIZE, WIRE_UINT, false, "size"},
+	{GP_FILE_KEY_DATA, WIRE_BYTES, false, "data"},
+	{GP_FILE_KEY_AFTER, WIRE_BYTES, false, "after"},
+	{GP_FILE_KEY_TIMEOUT_MS, WIRE_UINT, false, "timeout_ms"},
+};
+
 static const struct payload {
 	uint16_t type;
 	const char *name;
@@ -74,6 +86,7 @@ static const struct payload {
 	{GP_POWEROFF, "POWEROFF", NULL, 0},
 	{GP_HOLD, "HOLD", NULL, 0},
 	{GP_GO, "GO", NULL, 0},
+	{GP_FILE, "FILE", file, ARRAY_LEN(file)},
 };
 
 int payload_decode(enum gp_type type, const void *payload, size_t len,

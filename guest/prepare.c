@@ -2,6 +2,7 @@
 #include "prepare.h"
 #include "bind.h"
 #include "exec.h"
+#include "files.h"
 #include "payload.h"
 #include "port.h"
 #include "runner.h"
@@ -269,6 +270,8 @@ static void lane_make(struct guest *g)
 static int prepare_blocking(struct guest *g, bool want_disk)
 {
 	char why[GP_TEXT_BYTES_MAX];
+	const char *what;
+	int rc;
 
 	prepare_progress(g, "mounting the template");
 	if (world_build(&g->world, want_disk, why, sizeof(why)))
@@ -282,7 +285,11 @@ static int prepare_blocking(struct guest *g, bool want_disk)
 	if (nest_start(&g->nest, &g->loop, &g->cg, world_enter, why,
 		       sizeof(why)))
 		goto fail;
-	return 0;
+	/* After the nest, which is forked from one thread. */
+	rc = files_start(g, WORLD_ROOT, USER_ID, &what);
+	if (!rc)
+		return 0;
+	snprintf(why, sizeof(why), "%s: %s", what, strerror(-rc));
 fail:
 	prepare_fail(g, "%s", why);
 	return -1;

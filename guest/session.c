@@ -2,6 +2,7 @@
 #include "session.h"
 #include "bind.h"
 #include "exec.h"
+#include "files.h"
 #include "payload.h"
 #include "port.h"
 #include "prepare.h"
@@ -36,12 +37,14 @@ void session_up(void *ctx)
 	    g->phase == PHASE_BROKEN)
 		prepare_report(g);
 	report_again(g);
+	files_drop(g); /* its host counts it as failed */
 	port_mark(HUTCH_MARK_HELLO);
 }
 
 void session_room(void *ctx)
 {
 	report_room(ctx);
+	files_room(ctx);
 }
 
 /* ---- one function a frame ---------------------------------------------- */
@@ -182,6 +185,7 @@ static void on_poweroff(struct guest *g, const struct frame *f)
 			usleep(10000);
 		}
 	}
+	files_stop(g);
 	world_close(&g->world);
 	port_log("power off");
 	port_power_off();
@@ -211,6 +215,8 @@ static const struct route routes[] = {
 	{GP_POWEROFF, ANY_PHASE, on_poweroff, false},
 	{GP_HOLD, IN(PHASE_BOUND), on_hold, false},
 	{GP_GO, IN(PHASE_BOUND), on_go, false},
+	{GP_FILE, IN(PHASE_BOUND), files_ask, false},
+	{GP_FILE_PIECE, IN(PHASE_BOUND), files_piece, false},
 };
 
 void session_frame(void *ctx, const struct frame *f)

@@ -16,7 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define ROOT		 "/newroot"
+#define ROOT		 WORLD_ROOT
 #define MACHINE_ID_BYTES 33 /* 32 hex digits and a line feed */
 
 struct mount_step {

@@ -26,6 +26,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Where the tree of user code is built. */
+#define WORLD_ROOT "/newroot"
+
 struct world {
 	int machine_id; /* open for writing, owned */
 	int run_dir;	/* the sandbox's /run/hutch, owned */

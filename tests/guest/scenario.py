@@ -146,6 +146,138 @@ def case_repeated_number(vm):
     check(c.stdout == b"once\n", c.stdout)
 
 
+# ---- files of the workspace --------------------------------------------------
+
+LIST, READ, WRITE, DELETE = range(1, 5)
+MIB = 1 << 20
+
+
+def done(call, how="ok"):
+    check(call.how == how, "expected", how, "got", call.done)
+    return call
+
+
+def case_files_there_and_back(vm):
+    text = bytes(range(256)) * 4
+    done(vm.file(WRITE, b"in/of/host", text))
+    c = ended(vm.exec(["bash", "-c",
+                       "cat in/of/host; stat -c '%U %a' in in/of/host >&2; "
+                       "printf from-here > out; chmod 750 out"]), "exited", 0)
+    check(c.stdout == text, c.stdout)
+    check(c.stderr == b"sandbox 755\nsandbox 644\n", c.stderr)
+    check(done(vm.file(READ, b"out")).got == b"from-here")
+    check(done(vm.file(READ, b"out", offset=5, limit=3)).got == b"her")
+    got = done(vm.file(LIST, b"")).entries
+    names = {e[0]: e for e in got}
+    check(names[b"out"][1:3] == (1, 9) and names[b"out"][4] == 0o750, got)
+    check(abs(names[b"out"][3] / 1000 - time.time()) < 120, got)
+    check(names[b"in"][1] == 2, got)
+    done(vm.file(DELETE, b"in"), "not_empty")
+    done(vm.file(DELETE, b"out"))
+    done(vm.file(READ, b"out"), "not_found")
+    for name in (b"in/of/host", b"in/of", b"in"):
+        done(vm.file(DELETE, name))
+
+
+def case_files_of_4_mib(vm):
+    data = bytes(i * 7 & 255 for i in range(4 * MIB))
+    t = time.monotonic()
+    number = vm.file_start(WRITE, b"large", data)
+    call = vm.files[number]
+    worst = 0
+    while not call.done:
+        worst = max(worst, vm.ping(60))
+        vm.pump(0.05)
+    done(call)
+    vm.note(f"written in {time.monotonic() - t:.1f} s, slowest PONG "
+            f"{worst * 1000:.0f} ms")
+    t = time.monotonic()
+    check(done(vm.file(READ, b"large", limit=4 * MIB, whole=True)).got ==
+          data, "other bytes")
+    vm.note(f"read in {time.monotonic() - t:.1f} s")
+    done(vm.file(READ, b"large", limit=4 * MIB - 1, whole=True), "too_large")
+    done(vm.file(DELETE, b"large"))
+
+
+def case_files_hostile(vm):
+    """What user code puts in the way: links, FIFOs, devices, names."""
+    done(vm.file(WRITE, b"real", b"real\n"))
+    c = ended(vm.exec(["bash", "-c",
+                       "ln -s /etc/passwd /dev/zero /proc/self/environ "
+                       "/run/hutch /tmp .; ln -s /workspace/real in; "
+                       "ln -s / root; ln -s loop loop; mkfifo fifo; "
+                       "mkdir -m 0 d; echo x > $'bad\\xff\\n'; "
+                       "(echo unread > fifo) & echo ok"],
+                      timeout_ms=600000, timeout=700), "exited", 0)
+    check(c.stdout == b"ok\n", c.stderr)
+    for path, how in ((b"passwd", "outside"), (b"root/etc/passwd", "outside"),
+                      (b"loop", "bad_name"), (b"fifo", "wrong_type"),
+                      (b"zero", "outside"), (b"d/x", "denied"),
+                      (b"environ", "not_found"), (b"in", "ok")):
+        done(vm.file(READ, path), how)
+    for path, how in ((b"root/x", "outside"), (b"tmp/x", "outside"),
+                      (b"hutch/out/x", "outside"), (b"fifo", "wrong_type"),
+                      (b"d", "wrong_type"), (b"d/x", "denied"),
+                      (b"passwd", "ok")):
+        done(vm.file(WRITE, path, b"mine\n"), how)
+    names = [e[0] for e in done(vm.file(LIST, b"")).entries]
+    check(b"bad\xff\n" in names and names == sorted(names), names)
+    check(done(vm.file(READ, b"bad\xff\n")).got == b"x\n")
+    c = ended(vm.exec(["bash", "-c",
+                       "read -r x < /etc/passwd; echo ${x:0:5}; "
+                       "read -r x < fifo; echo $x; cat passwd"],
+                      timeout_ms=600000, timeout=700), "exited", 0)
+    check(c.stdout == b"root:\nunread\nmine\n", c.stdout)
+    for name in names:
+        done(vm.file(DELETE, name))
+    check(not done(vm.file(LIST, b"")).entries)
+
+
+def case_files_given_up(vm):
+    """Nothing stays of half a write, and the next call is served."""
+    done(vm.file(WRITE, b"half", b"old"))
+    number = vm.file_start(WRITE, b"half", bytes(MIB))
+    call = vm.files[number]
+    call.is_held = True
+    vm.pump(1)
+    vm.ping(60)
+    vm.file_piece(number, cut=True)
+    vm.wait(lambda: call.done, 60)
+    done(call, "given_up")
+    check(done(vm.file(READ, b"half")).got == b"old")
+    names = [e[0] for e in done(vm.file(LIST, b"")).entries]
+    check(names == [b"half"], names)
+    done(vm.file(DELETE, b"half"))
+
+
+def case_files_full_disk(vm):
+    """LBB-160: what the host writes counts against the user's disk."""
+    done(vm.file(WRITE, b"keep", b"old"))
+    vm.bind(disk=MIB)
+    done(vm.file(WRITE, b"more", bytes(2 * MIB)), "full")
+    done(vm.file(WRITE, b"keep", bytes(2 * MIB)), "full")
+    check(done(vm.file(READ, b"keep")).got == b"old")
+    names = [e[0] for e in done(vm.file(LIST, b"")).entries]
+    check(names == [b"keep"], names)
+    vm.bind(disk=4 << 30)  # 0 would leave it
+    done(vm.file(WRITE, b"keep", bytes(2 * MIB)))
+    done(vm.file(DELETE, b"keep"))
+
+
+def case_files_while_user_code_spins(vm):
+    n = vm.start_exec(["bash", "-c", "while :; do :; done & "
+                       "while :; do :; done & while :; do :; done"],
+                      timeout_ms=60000)
+    t = time.monotonic()
+    done(vm.file(WRITE, b"spin", b"x" * 1000))
+    check(done(vm.file(READ, b"spin")).got == b"x" * 1000)
+    done(vm.file(DELETE, b"spin"))
+    vm.note(f"three calls in {time.monotonic() - t:.1f} s")
+    check(not vm.commands[n].end, "it ended before")
+    vm.send(70, {}, n)
+    ended(vm.finish(n, 120), "cancelled")
+
+
 # ---- what user code is ------------------------------------------------------
 
 def case_identity(vm):

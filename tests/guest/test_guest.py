@@ -16,7 +16,9 @@ import scenario
 import vm
 
 QUICK = ("version", "status_and_streams", "not_started", "timeout_kills",
-         "identity", "network", "root_is_not", "init_cannot", "run_shell")
+         "identity", "network", "root_is_not", "init_cannot", "run_shell",
+         "files_there", "files_of_4", "files_hostile", "files_full",
+         "files_given")
 
 
 def main():

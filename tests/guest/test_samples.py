@@ -18,7 +18,8 @@ FOLDER = os.path.join(ROOT, "api", "samples", "guest")
 
 HELLO, READY, BOUND, STARTED, OUTPUT, ENDED, PONG, PROGRESS = range(1, 9)
 WELCOME, PREPARE, BIND, RUN, EXEC, KILL, ACK, PING, POWEROFF = range(65, 74)
-ARM, ADOPT, HOLD, GO = range(74, 78)
+ARM, ADOPT, HOLD, GO, FILE, FILE_PIECE = range(74, 80)
+FILE_ENTRY, FILE_DATA, FILE_MORE, FILE_DONE = range(9, 13)
 
 ENTROPY = bytes(range(64))
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
@@ -76,6 +77,25 @@ GOOD = {
     "poweroff": ("", POWEROFF, 0, {}),
     "hold": ("", HOLD, 0, {}),
     "go": ("", GO, 0, {}),
+    "file-list": ("behind a name that is no UTF-8", FILE, 1, {
+        1: 1, 2: b"", 4: 1000, 8: b"caf\xe9", 9: 60000}),
+    "file-read": ("", FILE, 2, {1: 2, 2: b"data.csv", 3: 0, 4: 4 << 20,
+                                5: True}),
+    "file-write": ("the first piece of two", FILE, 3, {
+        1: 3, 2: b"out/a", 6: 8, 7: b"hello"}),
+    "file-delete": ("", FILE, 4, {1: 4, 2: b"out"}),
+    "file-piece": ("raw bytes", FILE_PIECE, 3, b"you"),
+    "file-entry": ("", FILE_ENTRY, 1, {1: b"caf\xe9", 2: 1, 3: 12,
+                                       4: 1767225600123, 5: 0o644}),
+    "file-entry-itself": ("of a path that is a file", FILE_ENTRY, 1, {
+        2: 3, 3: 6, 4: 0, 5: 0o777}),
+    "file-data": ("bytes 10..12", FILE_DATA, 2,
+                  (10).to_bytes(8, "little") + b"abc"),
+    "file-more": ("", FILE_MORE, 3, {}),
+    "file-done": ("", FILE_DONE, 3, {1: 1, 3: 8}),
+    "file-done-more": ("names follow", FILE_DONE, 1, {1: 1, 3: 0, 4: True}),
+    "file-done-full": ("", FILE_DONE, 3, {
+        1: 7, 2: "the sandbox's disk is full"}),
 }
 
 BIND_MAP = GOOD["bind"][3]
@@ -106,6 +126,8 @@ BAD = {
     "arm-full": ("ARM has no keys", ARM, 0, {4: 1}),
     "adopt-code": ("the code came by the lane", ADOPT, 5, {1: b"x"}),
     "ack-full": ("ACK has no keys", ACK, 1, {1: 1}),
+    "file-no-path": ("a required key is missing", FILE, 1, {1: 1}),
+    "file-text": ("the path is text, not bytes", FILE, 1, {1: 1, 2: "a"}),
 }
 
 # type: (name in guest.cddl, {key: is it required})
@@ -121,6 +143,9 @@ SHAPES = {
     KILL: ("kill", {1: 0}),
     ARM: ("arm", {}),
     ADOPT: ("adopt", {4: 0, 6: 0, 7: 0}),
+    FILE: ("file", {1: 1, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0, 9: 0}),
+    FILE_ENTRY: ("file_entry", {1: 0, 2: 1, 3: 1, 4: 1, 5: 1}),
+    FILE_DONE: ("file_done", {1: 1, 2: 0, 3: 0, 4: 0}),
 }
 LIMITS = {4: 0, 5: 0, 6: 0, 7: 0}
 

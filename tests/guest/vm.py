@@ -20,7 +20,14 @@ BUILD = os.path.abspath(os.environ.get("HUTCH_BUILD") or
                         os.path.join(ROOT, "build"))
 
 UP = {1: "HELLO", 2: "READY", 3: "BOUND", 4: "STARTED", 5: "OUTPUT",
-      6: "ENDED", 7: "PONG", 8: "PROGRESS"}
+      6: "ENDED", 7: "PONG", 8: "PROGRESS", 9: "FILE_ENTRY",
+      10: "FILE_DATA", 11: "FILE_MORE", 12: "FILE_DONE"}
+FILE, FILE_PIECE = 78, 79
+LIST, READ, WRITE, DELETE = range(1, 5)
+FILE_HOW = {1: "ok", 2: "not_found", 3: "outside", 4: "wrong_type",
+            5: "not_empty", 6: "denied", 7: "full", 8: "too_large",
+            9: "bad_name", 10: "timed_out", 11: "given_up", 12: "failed"}
+FILE_PIECE_BYTES = 192 << 10
 WELCOME, PREPARE, BIND, RUN, EXEC, KILL, ACK, PING, POWEROFF = range(65, 74)
 ARM, ADOPT = 74, 75
 PAUSE, RESUME, SNAPSHOT, STATS = 1, 2, 3, 4  # of the VMM
@@ -98,6 +105,18 @@ class Command:
         return self.out[2].bytes()
 
 
+class FileCall:
+    """One call on the workspace; `data`: what was read, or is written."""
+
+    def __init__(self, data=b""):
+        self.data = data
+        self.sent = min(len(data), FILE_PIECE_BYTES)
+        self.got = b""
+        self.entries = []  # (name, type, size, mtime_ms, mode)
+        self.how = self.done = None
+        self.is_held = False  # it does not get its next piece
+
+
 class VM:
     """restore: a folder with state, mem and disk of a template's snapshot,
     as hutchd keeps them; the guest is then past READY.  channel_bytes: what
@@ -117,6 +136,7 @@ class VM:
         self.opens = []  # ports that the guest asked for
         self.next_channel = None  # what its next connection gets
         self.next_cmd = 0
+        self.files = {}
         self.lane_readies = self.lane_answers = 0
         self.lane_part = b""
         self.channel_bytes = channel_bytes
@@ -189,6 +209,12 @@ class VM:
                      f"+{len(data)} of {total}")
             self.commands[cmd].out[stream].add(offset, total, data)
             return
+        if name == "FILE_DATA":
+            call = self.files[cmd]
+            if int.from_bytes(body[:8], "little") != call.at + len(call.got):
+                raise GuestError("a gap in a file")
+            call.got += body[8:]
+            return
         if name == "PROGRESS":
             self.progress.append((time.monotonic() - self.t0, body.decode()))
             self.say("PROGRESS " + body.decode())
@@ -208,6 +234,15 @@ class VM:
             self.pongs += 1
         elif name == "STARTED":
             self.commands[cmd].started = now
+        elif name == "FILE_ENTRY":
+            self.files[cmd].entries.append(
+                tuple(value.get(k) for k in range(1, 6)))
+        elif name == "FILE_MORE":
+            if not self.files[cmd].is_held:
+                self.file_piece(cmd)
+        elif name == "FILE_DONE":
+            self.files[cmd].done = value
+            self.files[cmd].how = FILE_HOW[value[1]]
         elif name == "ENDED":
             c = self.commands[cmd]
             if c.end:
@@ -383,6 +418,37 @@ class VM:
 
     def exec(self, argv, timeout=180, **kw):
         return self.finish(self.start_exec(argv, **kw), timeout)
+
+    def file_start(self, op, path, data=b"", offset=0, limit=0, whole=False,
+                   after=b"", timeout_ms=60000):
+        number = len(self.files) + 1
+        call = self.files[number] = FileCall(data)
+        call.at = offset
+        p = {1: op, 2: path, 9: timeout_ms}
+        if op == WRITE:
+            p.update({6: len(data), 7: data[:call.sent]})
+        else:
+            p.update({3: offset, 4: limit, 5: whole, 8: after})
+        self.send(FILE, p, number)
+        return number
+
+    def file_piece(self, number, cut=False):
+        """The next one; cut: the write is given up."""
+        call = self.files[number]
+        piece = b"" if cut else call.data[call.sent:
+                                          call.sent + FILE_PIECE_BYTES]
+        call.sent += len(piece)
+        data = cbor.FRAME.pack(len(piece), FILE_PIECE, 0, number) + piece
+        while data:
+            try:
+                data = data[self.channel.send(data):]
+            except BlockingIOError:
+                self.pump(0.1)
+
+    def file(self, op, path, *args, timeout=120, **kw):
+        call = self.files[self.file_start(op, path, *args, **kw)]
+        self.wait(lambda: call.done, timeout)
+        return call
 
     def ping(self, timeout=30):
         t = time.monotonic()

@@ -156,6 +156,22 @@ snapshot() {
 
 in_box() { hutch sandbox exec "$box" "$@"; }
 
+# Written by the host, read by code and by the host: the same bytes, past the
+# page cache and through it (the last block).
+files() {
+	box=$(hutch sandbox create --template lbb/shell) || return 1
+	head -c 1000003 /dev/urandom >/tmp/r
+	hutch sandbox put "$box" /tmp/r a/b/r | say
+	sum=$(in_box sha256sum a/b/r)
+	hutch sandbox get "$box" a/b/r /tmp/r2
+	list=$(hutch sandbox files "$box" a/b)
+	hutch sandbox del "$box" a/b/r | say
+	hutch sandbox rm "$box" | say
+	echo "$list" | say
+	[ "${sum%% *}" = "$(sha256sum /tmp/r | cut -d ' ' -f 1)" ] &&
+		cmp /tmp/r /tmp/r2 && echo "$list" | grep -q ' 1000003 .* a/b/r$'
+}
+
 # Lines of a stream: numbered from 0, each once, to the end.
 lines_right() {
 	awk '{ if ($2 "" != NR - 1 "" && !($2 == "end" && $3 "" == NR - 1 ""))
@@ -282,6 +298,7 @@ while read -r t; do
 	check "restored_run_again_$t" one_run "$t"
 	[ "$t" != lbb/python ] || check held_runs_again held_runs
 	[ "$t" != lbb/shell ] || check copied_while_it_runs snapshot
+	[ "$t" != lbb/shell ] || check files_there_and_back files
 done </templates
 if grep -qx lbb/shell /templates; then
 	check "load_stopped_and_resumed_${LOAD_ROUNDS}_times" load_said
