@@ -226,3 +226,46 @@ int gp_down_kill(struct bytes *out, uint64_t cmd, uint32_t grace_ms)
 	put_uint(&w, grace_ms);
 	return frame_end(&w);
 }
+
+int gp_down_file(struct bytes *out, uint64_t number, const struct vm_file *f,
+		 size_t first)
+{
+	struct writer w = frame_begin(out, GP_FILE, number);
+	bool is_read = f->op == GP_FILE_READ, is_write = f->op == GP_FILE_WRITE;
+
+	put_map(&w, 4u + 2 * is_read + 2 * is_write + !!f->after_len);
+	put_uint(&w, GP_FILE_KEY_OP);
+	put_uint(&w, f->op);
+	put_uint(&w, GP_FILE_KEY_PATH);
+	put_bytes(&w, f->path, f->path_len);
+	put_uint(&w, GP_FILE_KEY_LIMIT);
+	put_uint(&w, f->limit);
+	put_uint(&w, GP_FILE_KEY_TIMEOUT_MS);
+	put_uint(&w, f->timeout_ms);
+	if (is_read) {
+		put_uint(&w, GP_FILE_KEY_OFFSET);
+		put_uint(&w, f->offset);
+		put_uint(&w, GP_FILE_KEY_WHOLE);
+		put_bool(&w, f->is_whole);
+	}
+	if (is_write) {
+		put_uint(&w, GP_FILE_KEY_SIZE);
+		put_uint(&w, f->data_len);
+		put_uint(&w, GP_FILE_KEY_DATA);
+		put_bytes(&w, f->data, first);
+	}
+	if (f->after_len) {
+		put_uint(&w, GP_FILE_KEY_AFTER);
+		put_bytes(&w, f->after, f->after_len);
+	}
+	return frame_end(&w);
+}
+
+int gp_down_file_piece(struct bytes *out, uint64_t number, const void *data,
+		       size_t len)
+{
+	struct writer w = frame_begin(out, GP_FILE_PIECE, number);
+
+	put_raw(&w, data, len);
+	return frame_end(&w);
+}

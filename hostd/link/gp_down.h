@@ -30,6 +30,12 @@ int gp_down_exec(struct bytes *out, uint64_t cmd, const struct vm_exec *exec);
 int gp_down_kill(struct bytes *out, uint64_t cmd, uint32_t grace_ms);
 /* timeout_ms: what is left of it */
 int gp_down_adopt(struct bytes *out, uint64_t cmd, uint32_t timeout_ms);
+/* With the first `first` bytes of a write. */
+int gp_down_file(struct bytes *out, uint64_t number, const struct vm_file *f,
+		 size_t first);
+/* The next bytes of one; none: it is given up. */
+int gp_down_file_piece(struct bytes *out, uint64_t number, const void *data,
+		       size_t len);
 /* A frame without a payload: ARM, ACK, PING, POWEROFF. */
 int gp_down_plain(struct bytes *out, enum gp_type type, uint64_t cmd);
 

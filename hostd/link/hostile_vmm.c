@@ -230,9 +230,34 @@ static bool play_still(char c)
 	}
 }
 
+/* A call on files. */
+static bool play_file(char c)
+{
+	switch (c) {
+	case '/':
+		wait_for_frame(GP_FILE);
+		return true;
+	case '^':
+		send_frame(GP_FILE_DATA, 1, "\0\0\0\0\0\0\0\0abc", 11);
+		return true;
+	case ',':
+		SEND(GP_FILE_MORE, 1, "\xa0");
+		return true;
+	case ';':
+		wait_for_frame(GP_FILE_PIECE);
+		return true;
+	case '.':
+		SEND(GP_FILE_DONE, 1, "\xa2\1\1\3\3");
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void play(char c)
 {
-	if (play_making(c) || play_control(c) || play_lane(c) || play_still(c))
+	if (play_making(c) || play_control(c) || play_lane(c) ||
+	    play_still(c) || play_file(c))
 		return;
 	switch (c) {
 	case 'b':

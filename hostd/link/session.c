@@ -1,8 +1,8 @@
 /* The guest protocol, host side; see session.h. */
-#include "session.h"
 #include "../http/json_raw.h"
 #include "gp_up.h"
 #include "lane.h"
+#include "session_priv.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -94,7 +94,7 @@ void session_cmd_free(struct session_cmd *c)
 
 /* ---- rule breaks ------------------------------------------------------ */
 
-static int broken(struct session *s, const struct frame *f, const char *why)
+int session_broken(struct session *s, const struct frame *f, const char *why)
 {
 	snprintf(s->why, sizeof(s->why),
 		 "guest broke the protocol: frame type %u, command %llu, "
@@ -105,11 +105,11 @@ static int broken(struct session *s, const struct frame *f, const char *why)
 }
 
 /* Of no use, but no harm either: a late frame, a frame that says nothing. */
-static int stray(struct session *s, const struct frame *f)
+int session_stray(struct session *s, const struct frame *f)
 {
 	if (++s->n_strays <= SESSION_STRAYS_MAX)
 		return 0;
-	return broken(s, f, "too many frames that say nothing");
+	return session_broken(s, f, "too many frames that say nothing");
 }
 
 /* ---- one function per frame type -------------------------------------- */
@@ -129,9 +129,9 @@ static int on_hello(struct session *s, const struct frame *f,
 	(void)c;
 	if (gp_map_decode(f->payload, f->head.len, rules, N_OF(rules), &m,
 			  &why))
-		return broken(s, f, why);
+		return session_broken(s, f, why);
 	if (m.v[GP_HELLO_VERSION].u != GP_VERSION)
-		return broken(s, f, "the guest speaks another version");
+		return session_broken(s, f, "the guest speaks another version");
 	gp_text_clean(kernel, sizeof(kernel), m.v[GP_HELLO_KERNEL].data,
 		      m.v[GP_HELLO_KERNEL].len, false);
 	gp_text_clean(init, sizeof(init), m.v[GP_HELLO_INIT].data,
@@ -161,7 +161,7 @@ static int answer(struct session *s, const struct frame *f,
 	const char *why;
 
 	if (gp_map_decode(f->payload, f->head.len, rules, n_rules, &m, &why))
-		return broken(s, f, why);
+		return session_broken(s, f, why);
 	s->state = next;
 	if (next == SES_PREPARED)
 		s->n_lanes = (uint32_t)m.v[GP_READY_LANES].u;
@@ -196,9 +196,9 @@ static int on_progress(struct session *s, const struct frame *f,
 
 	(void)c;
 	if (f->head.len > GP_TEXT_BYTES_MAX)
-		return broken(s, f, "the progress text is too long");
+		return session_broken(s, f, "the progress text is too long");
 	if (++s->n_progress > SESSION_PROGRESS_MAX)
-		return broken(s, f, "too many progress texts");
+		return session_broken(s, f, "too many progress texts");
 	/* A runner is made for the next run: nobody is told. */
 	if (s->state == SES_BOUND)
 		return 0;
@@ -212,7 +212,7 @@ static int on_pong(struct session *s, const struct frame *f,
 {
 	(void)c;
 	if (!s->has_ping)
-		return stray(s, f);
+		return session_stray(s, f);
 	s->has_ping = false;
 	s->ops->pong(s->ctx);
 	return 0;
@@ -222,7 +222,7 @@ static int on_started(struct session *s, const struct frame *f,
 		      struct session_cmd *c)
 {
 	if (c->state != CS_SENT)
-		return broken(s, f, "the command started twice");
+		return session_broken(s, f, "the command started twice");
 	c->state = CS_STARTED;
 	s->ops->started(s->ctx, c->cmd);
 	return 0;
@@ -237,27 +237,28 @@ static int on_output(struct session *s, const struct frame *f,
 	int idx;
 
 	if (f->head.len < sizeof(h))
-		return broken(s, f, "the output has no header");
+		return session_broken(s, f, "the output has no header");
 	memcpy(&h, f->payload, sizeof(h));
 	len = f->head.len - sizeof(h);
 	if (len > GP_OUTPUT_BYTES_MAX)
-		return broken(s, f, "the output is over its cap");
+		return session_broken(s, f, "the output is over its cap");
 	if (h.stream != GP_STDOUT && h.stream != GP_STDERR)
-		return broken(s, f, "unknown stream");
+		return session_broken(s, f, "unknown stream");
 	if (c->state != CS_STARTED)
-		return broken(s, f, "output before the start");
+		return session_broken(s, f, "output before the start");
 	idx = h.stream == GP_STDERR;
 	if (h.total > SESSION_COUNT_MAX || h.total < c->out[idx].total)
-		return broken(s, f, "the total went backwards or is too big");
+		return session_broken(s, f,
+				      "the total went backwards or is too big");
 	if (__builtin_add_overflow(h.offset, (uint64_t)len, &end) ||
 	    end > h.total)
-		return broken(s, f, "the output ends behind its total");
+		return session_broken(s, f, "the output ends behind its total");
 	if (h.offset < c->out[idx].next)
-		return broken(s, f, "the offset went backwards");
+		return session_broken(s, f, "the offset went backwards");
 	if (h.offset > c->out[idx].next && c->out[idx].next < OUTPUT_HEAD_BYTES)
-		return broken(s, f, "a gap in the head of the output");
+		return session_broken(s, f, "a gap in the head of the output");
 	if (!len && h.total == c->out[idx].total)
-		return stray(s, f);
+		return session_stray(s, f);
 	c->out[idx].next = end;
 	c->out[idx].total = h.total;
 	s->ops->output(s->ctx, c->cmd, idx, h.offset, h.total,
@@ -332,10 +333,10 @@ static int on_ended(struct session *s, const struct frame *f,
 
 	if (gp_map_decode(f->payload, f->head.len, ended_rules,
 			  N_OF(ended_rules), &m, &why))
-		return broken(s, f, why);
+		return session_broken(s, f, why);
 	why = end_check(&m, c);
 	if (why)
-		return broken(s, f, why);
+		return session_broken(s, f, why);
 	gp_text_clean(text, sizeof(text), m.v[GP_ENDED_ERROR].data,
 		      m.v[GP_ENDED_ERROR].len, true);
 	end = (struct vm_end){
@@ -360,21 +361,28 @@ static int on_ended(struct session *s, const struct frame *f,
 
 /* ---- which frame may come when ---------------------------------------- */
 
+enum frame_of { OF_SESSION, OF_COMMAND, OF_FILE };
+
 static const struct frame_rule {
 	enum gp_type type;
 	uint32_t states; /* bits of enum session_state */
-	bool has_command;
+	enum frame_of of;
 	int (*fn)(struct session *s, const struct frame *f,
 		  struct session_cmd *c);
 } frame_rules[] = {
-	{GP_HELLO, BIT(SES_BOOTING), false, on_hello},
-	{GP_PROGRESS, BIT(SES_PREPARING) | BIT(SES_BOUND), false, on_progress},
-	{GP_READY, BIT(SES_PREPARING), false, on_ready},
-	{GP_BOUND, BIT(SES_BINDING), false, on_bound},
-	{GP_STARTED, BIT(SES_BOUND), true, on_started},
-	{GP_OUTPUT, BIT(SES_BOUND), true, on_output},
-	{GP_ENDED, BIT(SES_BOUND), true, on_ended},
-	{GP_PONG, BIT(SES_BOUND), false, on_pong},
+	{GP_HELLO, BIT(SES_BOOTING), OF_SESSION, on_hello},
+	{GP_PROGRESS, BIT(SES_PREPARING) | BIT(SES_BOUND), OF_SESSION,
+	 on_progress},
+	{GP_READY, BIT(SES_PREPARING), OF_SESSION, on_ready},
+	{GP_BOUND, BIT(SES_BINDING), OF_SESSION, on_bound},
+	{GP_STARTED, BIT(SES_BOUND), OF_COMMAND, on_started},
+	{GP_OUTPUT, BIT(SES_BOUND), OF_COMMAND, on_output},
+	{GP_ENDED, BIT(SES_BOUND), OF_COMMAND, on_ended},
+	{GP_PONG, BIT(SES_BOUND), OF_SESSION, on_pong},
+	{GP_FILE_ENTRY, BIT(SES_BOUND), OF_FILE, session_file_entry},
+	{GP_FILE_DATA, BIT(SES_BOUND), OF_FILE, session_file_data},
+	{GP_FILE_MORE, BIT(SES_BOUND), OF_FILE, session_file_more},
+	{GP_FILE_DONE, BIT(SES_BOUND), OF_FILE, session_file_done},
 };
 
 static int frame_take(struct session *s, const struct frame *f)
@@ -387,16 +395,20 @@ static int frame_take(struct session *s, const struct frame *f)
 		if (frame_rules[i].type == f->head.type)
 			r = &frame_rules[i];
 	if (!r)
-		return broken(s, f, "the guest may not send this type");
+		return session_broken(s, f, "the guest may not send this type");
 	if (!(r->states & BIT(s->state)))
-		return broken(s, f, "this type may not come now");
-	if (!r->has_command && f->head.cmd)
-		return broken(s, f, "a command number on a session frame");
-	if (r->has_command) {
+		return session_broken(s, f, "this type may not come now");
+	if (r->of == OF_SESSION && f->head.cmd)
+		return session_broken(s, f,
+				      "a command number on a session frame");
+	if (r->of == OF_COMMAND) {
 		c = session_cmd_find(s, f->head.cmd);
 		if (!c || c->state == CS_ENDED)
-			return stray(s, f);
+			return session_stray(s, f);
 	}
+	if (r->of == OF_FILE &&
+	    (!s->file.number || s->file.number != f->head.cmd))
+		return session_stray(s, f);
 	return r->fn(s, f, c);
 }
 

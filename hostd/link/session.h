@@ -11,6 +11,11 @@
  *   ended     at most once a command; numbers in range; a result only of a
  *             RUN that exited with 0, and then it is JSON of bounded size
  *
+ *   file      events of the one call under way, by its op: entries in the order
+ *             of their names and no more than asked for, bytes without a gap
+ *             and no more than asked for, a next piece only while there is one;
+ *             file_done once, and last
+ *
  * A rule break ends the session: session_feed returns -EPROTO, `why` says
  * what was wrong, nothing more is read.  Frames of unknown or ended commands,
  * and those that say nothing (PONG without PING, output without a byte), are
@@ -51,6 +56,27 @@ struct session_ops {
 		       uint64_t total, const uint8_t *data, size_t len);
 	void (*ended)(void *ctx, uint64_t cmd, const struct vm_end *end);
 	void (*pong)(void *ctx); /* once for each has_ping */
+	void (*file_entry)(void *ctx, uint64_t number,
+			   const struct vm_file_entry *e);
+	void (*file_data)(void *ctx, uint64_t number, const uint8_t *data,
+			  size_t len);
+	/* `max`: of the next piece; it must be given, or an empty one. */
+	void (*file_more)(void *ctx, uint64_t number, size_t max);
+	void (*file_done)(void *ctx, uint64_t number,
+			  const struct vm_file_end *end);
+};
+
+/* The call on files that is under way. */
+struct session_file {
+	uint64_t number; /* 0 = none */
+	enum gp_file_op op;
+	uint64_t offset, limit; /* of a read; limit also of a list */
+	uint64_t got;		/* bytes, entries */
+	uint64_t left;		/* of a write: still to be given */
+	bool is_alone;		/* the entry is the path itself */
+	uint8_t last[GP_FILE_NAME_BYTES_MAX]; /* name of an entry */
+	size_t last_len;
+	int64_t deadline_ms; /* the owner's; 0 = none */
 };
 
 enum cmd_state { CS_FREE = 0, CS_SENT, CS_STARTED, CS_ENDED };
@@ -74,6 +100,7 @@ struct session {
 	void *ctx;
 	struct frame_reader reader;
 	struct session_cmd cmds[SESSION_CMDS_MAX];
+	struct session_file file;
 	bool has_ping; /* the owner's: PING was sent, PONG is awaited */
 	uint64_t n_frames, n_strays, n_progress;
 	uint32_t n_lanes; /* with READY */
@@ -105,6 +132,11 @@ struct session_cmd *session_cmd_find(struct session *s, uint64_t cmd);
 void session_cmd_end(struct session_cmd *c);
 /* Forget it: its number is unknown from now on. */
 void session_cmd_free(struct session_cmd *c);
+
+/* A call was sent, with `given` bytes of a write.  -EBUSY: another is under
+ * way. */
+int session_file_begin(struct session *s, uint64_t number,
+		       const struct vm_file *f, size_t given);
 
 const char *session_state_name(enum session_state s);
 

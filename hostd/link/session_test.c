@@ -100,7 +100,7 @@ static void on_pong_ev(void *ctx)
 static const struct session_ops seen_ops = {
 	on_hello_ev,   on_progress_ev, on_ready_ev, on_bound_ev,
 	on_started_ev, on_output_ev,   on_ended_ev, on_pong_ev,
-};
+	NULL,	       NULL,	       NULL,	    NULL};
 
 struct fixture {
 	struct session s;
@@ -260,7 +260,7 @@ static void test_table(void **state)
 {
 	(void)state;
 	for (int st = 0; st < SES_CLOSED; st++) {
-		for (unsigned type = 0; type < 80; type++) {
+		for (unsigned type = 0; type < 90; type++) {
 			const struct frame_rule *r = NULL;
 			struct fixture f;
 			bool may;
@@ -274,7 +274,7 @@ static void test_table(void **state)
 			/* A payload that no type takes: only the place is
 			 * tested, which is checked first. */
 			send_raw(&f, (uint16_t)type,
-				 r && r->has_command ? 77 : 0, "\xff", 1);
+				 r && r->of != OF_SESSION ? 77 : 0, "\xff", 1);
 			if (!may)
 				assert_non_null(
 					strstr(f.s.why, r ? "may not come now"
@@ -289,9 +289,10 @@ static void test_table(void **state)
 /* H13: what only the host may say. */
 static void test_host_types(void **state)
 {
-	static const uint16_t types[] = {GP_WELCOME, GP_PREPARE, GP_BIND,
-					 GP_RUN,     GP_EXEC,	 GP_KILL,
-					 GP_ACK,     GP_PING,	 GP_POWEROFF};
+	static const uint16_t types[] = {GP_WELCOME, GP_PREPARE,   GP_BIND,
+					 GP_RUN,     GP_EXEC,	   GP_KILL,
+					 GP_ACK,     GP_PING,	   GP_POWEROFF,
+					 GP_FILE,    GP_FILE_PIECE};
 
 	(void)state;
 	for (size_t i = 0; i < N_OF(types); i++) {

@@ -172,6 +172,8 @@ void vm_timer_arm(struct vm *vm)
 	earlier(&at, vm->lane.adopt_at_ms);
 	for (size_t i = 0; !vm_is_snapping(vm) && i < SESSION_CMDS_MAX; i++)
 		earlier(&at, vm->session.cmds[i].deadline_ms);
+	if (!vm_is_snapping(vm))
+		earlier(&at, vm->session.file.deadline_ms);
 	if (at)
 		loop_timer_set(vm->link->loop, &vm->timer,
 			       at - clock_mono_ms());
@@ -252,6 +254,10 @@ static void on_timer(struct loop_timer *t)
 		    c->deadline_ms <= now)
 			cmd_overrun(vm, c);
 	}
+	if (vm->session.file.deadline_ms &&
+	    vm->session.file.deadline_ms <= now && !vm_is_snapping(vm))
+		vm_end(vm, END_VM_LOST,
+		       "the guest did not end a call on files in time");
 	if (vm->lane.adopt_at_ms && vm->lane.adopt_at_ms <= now)
 		vm_lane_adopt(vm);
 	vm_timer_arm(vm);
@@ -330,12 +336,41 @@ static void on_pong(void *ctx)
 	vm_snapshot_ponged(ctx);
 }
 
+static void on_file_entry(void *ctx, uint64_t number,
+			  const struct vm_file_entry *e)
+{
+	struct vm *vm = ctx;
+
+	vm->ops->file_entry(vm->ctx, number, e);
+}
+
+static void on_file_data(void *ctx, uint64_t number, const uint8_t *data,
+			 size_t len)
+{
+	struct vm *vm = ctx;
+
+	vm->ops->file_data(vm->ctx, number, data, len);
+}
+
+static void on_file_done(void *ctx, uint64_t number,
+			 const struct vm_file_end *end)
+{
+	struct vm *vm = ctx;
+
+	vm_timer_arm(vm);
+	vm->ops->file_done(vm->ctx, number, end);
+}
+
 static const struct session_ops session_ops = {
 	.bound = on_bound,
 	.started = on_started,
 	.output = on_output,
 	.ended = on_ended,
 	.pong = on_pong,
+	.file_entry = on_file_entry,
+	.file_data = on_file_data,
+	.file_more = vm_file_more,
+	.file_done = on_file_done,
 };
 
 static void on_channel_end(struct channel *c, int rc)
@@ -353,6 +388,7 @@ static void on_channel_end(struct channel *c, int rc)
 		 * command can end any more, none has a deadline. */
 		for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 			vm->session.cmds[i].deadline_ms = 0;
+		vm->session.file.deadline_ms = 0;
 		vm->bind_deadline_ms = 0;
 		vm->words_deadline_ms = clock_mono_ms() + VM_LAST_WORDS_MS;
 		vm_timer_arm(vm);

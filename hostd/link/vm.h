@@ -50,6 +50,36 @@ struct vm_end {
 	uint64_t stdout_bytes, stderr_bytes, user_us, sys_us, rss_bytes;
 };
 
+/* One call on the workspace. */
+struct vm_file {
+	enum gp_file_op op;
+	const void *path; /* relative, GP_FILE_PATH_BYTES_MAX; may be empty */
+	size_t path_len;
+	uint64_t offset;   /* of a read */
+	uint32_t limit;	   /* bytes of a read, entries of a list; not 0 */
+	bool is_whole;	   /* a read: a larger file is refused */
+	const void *after; /* of a list: names behind this one; or NULL */
+	size_t after_len;
+	const void *data; /* of a write; borrowed until it is done */
+	size_t data_len;
+	uint32_t timeout_ms; /* the guest gives up then */
+};
+
+struct vm_file_entry {
+	const uint8_t *name; /* any bytes but NUL and '/' */
+	size_t name_len;     /* 0: the path itself, and nothing else */
+	enum gp_file_type type;
+	uint64_t size, mtime_ms;
+	uint32_t mode;
+};
+
+struct vm_file_end {
+	enum gp_file_how how;
+	const char *error; /* printable; of no meaning with GP_FILE_OK */
+	uint64_t size;	   /* of the file */
+	bool has_more;	   /* names follow those of the list */
+};
+
 struct vm_ops {
 	/* Preparing a template for the first time: text for people. */
 	void (*progress)(void *ctx, const char *text);
@@ -64,6 +94,14 @@ struct vm_ops {
 	/* What vm_stop came to: NULL = all is in files, and the VM may be
 	 * destroyed; else it goes on, and that is why. */
 	void (*stopped)(void *ctx, const char *error);
+	/* Of the call on files that is under way: names or bytes, checked
+	 * against what was asked for, then its end. */
+	void (*file_entry)(void *ctx, uint64_t number,
+			   const struct vm_file_entry *e);
+	void (*file_data)(void *ctx, uint64_t number, const uint8_t *data,
+			  size_t len);
+	void (*file_done)(void *ctx, uint64_t number,
+			  const struct vm_file_end *end);
 	/* Last callback, exactly once, also after vm_destroy: the process is
 	 * reaped and its files are gone. */
 	void (*gone)(void *ctx, enum end_reason why, const char *text);
@@ -83,13 +121,22 @@ int vm_exec(struct vm *vm, uint64_t cmd, const struct vm_exec *exec);
 int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms);
 /* The end of `cmd` is durable: the guest may forget it. */
 void vm_ack(struct vm *vm, uint64_t cmd);
+/*
+ * A call on files (vm_file.c): `file_done` follows, or `gone`.  number: from 1,
+ * of its own.  0, -EBUSY (another is under way), -ENOBUFS (not now),
+ * -ESHUTDOWN.
+ */
+int vm_file(struct vm *vm, uint64_t number, const struct vm_file *f);
+/* The bytes of a write are not there any more: what has not got its name yet
+ * never gets it.  `file_done` follows all the same. */
+void vm_file_give_up(struct vm *vm);
 /* SIGKILL; `gone` follows.  The VM must not be used after. */
 void vm_destroy(struct vm *vm);
 /*
  * Keep memory, devices and disk as files of its sandbox (vm_stop.c); `stopped`
  * follows.  No command may be known to it: all have ended and were
- * acknowledged, and none is given until then.  0, or -EBUSY, -EAGAIN (not now),
- * another -errno.
+ * acknowledged, no call on files is under way, and none is given until then. 0,
+ * or -EBUSY, -EAGAIN (not now), another -errno.
  */
 int vm_stop(struct vm *vm);
 /* As vm_create, from the files of spec's sandbox.  END_NOT_STARTED and

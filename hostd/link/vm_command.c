@@ -25,7 +25,7 @@ static bool is_given(const struct vm *vm)
 }
 
 /* The frame is in its queue: on its way with it. */
-static void sent(struct vm *vm)
+void vm_queue_sent(struct vm *vm)
 {
 	if (vm->state != VM_RUNNING)
 		vm_lane_adopt(vm);
@@ -36,7 +36,7 @@ static void sent(struct vm *vm)
 }
 
 /* Where frames go now, or NULL when there is no room. */
-static struct bytes *queue_of(struct vm *vm)
+struct bytes *vm_queue(struct vm *vm)
 {
 	if (vm->state == VM_RUNNING)
 		return channel_room(&vm->channel) ? &vm->channel.out : NULL;
@@ -48,7 +48,7 @@ static int cmd_begin(struct vm *vm, uint64_t cmd, bool is_run,
 {
 	if (vm->state == VM_ENDING)
 		return -ESHUTDOWN;
-	*ret_out = queue_of(vm);
+	*ret_out = vm_queue(vm);
 	if (!*ret_out)
 		return -ENOBUFS;
 	return session_cmd_add(&vm->session, cmd, is_run, timeout_ms);
@@ -69,7 +69,7 @@ static int cmd_sent(struct vm *vm, uint64_t cmd, int rc)
 	vm->had_run |= c->is_run;
 	if (is_given(vm))
 		vm_cmd_deadline(vm, c, c->start_ms);
-	sent(vm);
+	vm_queue_sent(vm);
 	return 0;
 }
 
@@ -97,7 +97,7 @@ int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
 
 	if (!c || c->state == CS_ENDED || vm->state == VM_ENDING)
 		return -ESRCH;
-	out = queue_of(vm);
+	out = vm_queue(vm);
 	if (!out)
 		return -ENOBUFS;
 	rc = gp_down_kill(out, cmd, grace_ms);
@@ -109,7 +109,7 @@ int vm_kill(struct vm *vm, uint64_t cmd, uint32_t grace_ms)
 	else if (is_given(vm))
 		vm_cmd_deadline(vm, c,
 				(int64_t)grace_ms + vm->link->times.overrun_ms);
-	sent(vm);
+	vm_queue_sent(vm);
 	return 0;
 }
 

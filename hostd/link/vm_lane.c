@@ -278,7 +278,7 @@ void vm_lane_unpark(struct vm *vm)
 
 static void answered(struct vm *vm)
 {
-	bool has_more = false;
+	bool has_more = vm->session.file.number != 0;
 
 	vm->state = VM_RUNNING;
 	vm->lane.is_parked = true;

@@ -95,8 +95,12 @@ struct vm {
 	struct saving *saving;	   /* owned, until a worker has it */
 	struct vm_from *from;	   /* the same (vm_from.c) */
 	struct snapping *snapping; /* the same (vm_snapshot.c) */
-	int64_t held_ms;	   /* since when, monotonic */
-	uint64_t base_mem_bytes;   /* of the memory file that it began from */
+	struct {
+		const uint8_t *data; /* borrowed; NULL = given up */
+		size_t sent;
+	} file;			 /* the write that is under way */
+	int64_t held_ms;	 /* since when, monotonic */
+	uint64_t base_mem_bytes; /* of the memory file that it began from */
 	struct vmm *vmm;
 	struct channel channel;
 	struct session session;
@@ -120,6 +124,13 @@ int vm_bind_put(const struct vm *vm, struct bytes *out);
 /* vm_command.c: what was asked for early goes into the channel, and is wiped
  * here.  0 or -ENOMEM. */
 int vm_early_send(struct vm *vm);
+/* Where a frame goes now, or NULL when there is no room; and when it is there:
+ * it is on its way. */
+struct bytes *vm_queue(struct vm *vm);
+void vm_queue_sent(struct vm *vm);
+
+/* vm_file.c, for vm.c. */
+void vm_file_more(void *ctx, uint64_t number, size_t max);
 
 /* vm.c, for its other files. */
 /* In the link's list, not started; NULL with `e`. */

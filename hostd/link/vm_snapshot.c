@@ -54,6 +54,8 @@ static void go_on(struct vm *vm, bool is_paused)
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 		if (vm->session.cmds[i].deadline_ms)
 			vm->session.cmds[i].deadline_ms += held_ms;
+	if (vm->session.file.deadline_ms)
+		vm->session.file.deadline_ms += held_ms;
 	vm_timer_arm(vm);
 	if (!rc)
 		rc = gp_down_plain(&vm->channel.out, GP_GO, 0);

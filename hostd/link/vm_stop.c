@@ -262,6 +262,8 @@ int vm_stop(struct vm *vm)
 	for (size_t i = 0; i < SESSION_CMDS_MAX; i++)
 		if (vm->session.cmds[i].state != CS_FREE)
 			return -EBUSY;
+	if (vm->session.file.number)
+		return -EBUSY;
 	rc = gp_down_plain(&vm->channel.out, GP_PING, 0);
 	if (rc)
 		return rc;

@@ -26,6 +26,8 @@ static void on_bound(void *ctx)
 	s->bound++;
 	if (s->kill_on_bound)
 		assert_int_equal(vm_kill(s->vm, 1, 0), 0);
+	if (s->on_bind)
+		s->on_bind(s);
 }
 
 static void on_started(void *ctx, uint64_t cmd)
@@ -101,8 +103,51 @@ static void on_stopped(void *ctx, const char *error)
 	vm_destroy(s->vm);
 }
 
-const struct vm_ops ops = {on_progress, on_bound,   on_started, on_output,
-			   on_ended,	on_stopped, on_gone};
+static void on_file_entry(void *ctx, uint64_t number,
+			  const struct vm_file_entry *e)
+{
+	(void)ctx;
+	(void)number;
+	fail_msg("no list was asked for: %.*s", (int)e->name_len,
+		 (const char *)e->name);
+}
+
+static void on_file_data(void *ctx, uint64_t number, const uint8_t *data,
+			 size_t len)
+{
+	struct seen *s = ctx;
+
+	assert_int_equal(number, 1);
+	snprintf(s->result, sizeof(s->result), "%.*s", (int)len,
+		 (const char *)data);
+}
+
+static void on_file_done(void *ctx, uint64_t number,
+			 const struct vm_file_end *end)
+{
+	struct seen *s = ctx;
+
+	assert_int_equal(number, 1);
+	s->file_done++;
+	s->file_how = end->how;
+	if (s->stop_on_file)
+		s->rc = vm_stop(s->vm);
+	if (s->rc || !s->stop_on_file)
+		vm_destroy(s->vm);
+}
+
+const struct vm_ops ops = {
+	.progress = on_progress,
+	.bound = on_bound,
+	.started = on_started,
+	.output = on_output,
+	.ended = on_ended,
+	.stopped = on_stopped,
+	.file_entry = on_file_entry,
+	.file_data = on_file_data,
+	.file_done = on_file_done,
+	.gone = on_gone,
+};
 
 /* ---- a cache entry whose state file is the script -------------------------
  */

@@ -30,6 +30,11 @@ struct seen {
 	int destroy_on_end;
 	int stop_on_end; /* vm_stop; what came of it: */
 	int rc;
+	/* In `bound`; may be NULL. */
+	void (*on_bind)(struct seen *s);
+	unsigned file_done;
+	enum gp_file_how file_how;
+	int stop_on_file; /* vm_stop when a call on files is done */
 	/* In `started`, after kill_on_start; may be NULL. */
 	void (*on_start)(struct seen *s);
 };
