@@ -46,6 +46,14 @@
 	  "There is no such snapshot in this graph.")                          \
 	X(SNAPSHOT_DAMAGED, "sandbox_snapshot_damaged", "api_error", 500, 65,  \
 	  0, "The files of the snapshot are not what was taken.")              \
+	X(FILE_NOT_FOUND, "sandbox_file_not_found", "invalid_request_error",   \
+	  404, 66, 0, "There is no such file in the workspace.")               \
+	X(PATH_INVALID, "sandbox_path_invalid", "invalid_request_error", 400,  \
+	  64, 0, "The path cannot be used.")                                   \
+	X(FILE_TOO_LARGE, "sandbox_file_too_large", "invalid_request_error",   \
+	  413, 64, 0, "A read or a write has at most 4 MiB.")                  \
+	X(DISK_FULL, "sandbox_disk_full", "invalid_request_error", 409, 69, 0, \
+	  "The sandbox's disk is full.")                                       \
 	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \
 	  "invalid_request_error", 404, 66, 0, "There is no such template.")   \
 	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",   \

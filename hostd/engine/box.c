@@ -258,7 +258,8 @@ static bool is_over(const struct box *b)
 void box_maybe_free(struct box *b)
 {
 	cmds_sweep(b);
-	if (b->n_pending || !list_is_empty(&b->waiters) || b->has_vm)
+	if (b->n_pending || !list_is_empty(&b->waiters) || b->has_vm ||
+	    !list_is_empty(&b->files))
 		return;
 	if (is_over(b) || b->e->is_ending)
 		box_discard(b);
@@ -294,6 +295,7 @@ static struct box *box_empty(struct engine *e)
 	b->e = e;
 	list_init(&b->node);
 	list_init(&b->cmds);
+	list_init(&b->files);
 	list_init(&b->waiters);
 	box_timers_init(b);
 	b->begin = (struct begin){

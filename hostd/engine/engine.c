@@ -151,6 +151,9 @@ void engine_destroy(struct engine *e)
 	snaps_end(e);
 	snap_verify_end(e);
 	loop_timer_stop(e->loop, &e->snap_expiry);
+	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
+	list_for_each_safe(n, tmp, &e->boxes)
+		box_files_refuse(container_of(n, struct box, node), &err);
 	list_for_each_safe(n, tmp, &e->boxes)
 	{
 		struct box *b = container_of(n, struct box, node);
@@ -165,7 +168,6 @@ void engine_destroy(struct engine *e)
 		loop_timer_stop(e->loop, &b->note);
 		loop_timer_stop(e->loop, &b->idle);
 	}
-	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
 	waiters_refuse_all(e, &err);
 	list_for_each_safe(n, tmp, &e->boxes)
 		box_maybe_free(container_of(n, struct box, node));

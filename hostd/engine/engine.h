@@ -17,6 +17,8 @@
 #define HUTCHD_ENGINE_H
 
 #include "../store/store.h"
+#include "file_path.h"
+#include "guest_proto.h"
 
 struct link;
 struct loop;
@@ -44,8 +46,13 @@ struct engine;
 /* Of a snapshot, which need not expire. */
 #define ENGINE_SNAPSHOT_SECONDS_MIN 60
 #define ENGINE_SNAPSHOT_SECONDS_MAX 31536000
-#define ENGINE_COMMANDS_RUNNING_MAX 8
-#define ENGINE_COMMANDS_WAITING_MAX 32
+#define ENGINE_COMMANDS_RUNNING_MAX	  8
+#define ENGINE_COMMANDS_WAITING_MAX	  32
+#define ENGINE_FILES_WAITING_MAX	  32
+/* Of a call on files: what the guest may take, and until it is answered; under
+ * the 120 s after which clients call it lost. */
+#define ENGINE_FILE_TIMEOUT_MS 75000
+#define ENGINE_FILE_WAIT_MS    100000
 /* Code, input, stdin ... of commands that wait, in the daemon's memory. */
 #define ENGINE_WAITING_BYTES_MAX (16u << 20)
 
@@ -233,6 +240,55 @@ int engine_snapshot_verify(struct engine *e, const struct caller *who,
 int engine_snapshot_list(struct engine *e, const struct caller *who,
 			 const struct store_page *p, engine_snapshots_fn fn,
 			 void *ctx);
+
+/* ---- files of held sandboxes (file.c) ---- */
+
+struct file_spec {
+	const char *sandbox;
+	enum gp_file_op op;
+	const struct file_path *path;
+	uint64_t offset; /* of a read */
+	uint32_t limit;	 /* bytes of a read, entries of a list; not 0 */
+	bool is_whole;	 /* a read: a larger file is refused */
+	const void *after;
+	size_t after_len; /* a list: names behind this one; 0 = from the first
+			   */
+	/* Of a write; borrowed until it is answered or abandoned. */
+	const void *data;
+	size_t data_len;
+};
+
+struct file_entry {
+	const uint8_t *name; /* NULL: the path itself */
+	size_t name_len;
+	enum gp_file_type type;
+	uint64_t size, mtime_ms;
+	uint32_t mode;
+};
+
+/* Borrowed; what the op gives. */
+struct file_result {
+	const struct file_entry *entries;
+	size_t n_entries;
+	bool has_more;
+	const uint8_t *data;
+	size_t data_len;
+	uint64_t size; /* of the file */
+};
+
+struct filing; /* a pending call; valid until its callback ran */
+typedef void (*engine_file_fn)(void *ctx, const struct err *e,
+			       const struct file_result *r);
+/*
+ * One call at a time is with a sandbox, ENGINE_FILES_WAITING_MAX wait in their
+ * order, also for one that starts, all up to ENGINE_FILE_WAIT_MS.  `fn` is
+ * called once, never from within.  -ENOMEM: it will not be called.
+ */
+int engine_file(struct engine *e, const struct caller *who,
+		const struct file_spec *spec, engine_file_fn fn, void *ctx,
+		struct filing **ret);
+/* No callback any more, and the data of a write is gone. */
+void engine_file_abandon(struct engine *e, struct filing *f);
 
 /* Bytes [offset, offset+limit) of a stream as far as they are kept. */
 struct log_slice {

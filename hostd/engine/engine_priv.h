@@ -118,6 +118,8 @@ struct box {
 	struct sandbox_rec rec, told;
 	enum sandbox_status sent;
 	struct list cmds;
+	struct list files; /* calls on them, oldest first (file.c) */
+	uint64_t last_file;
 	struct secrets common; /* env of all commands */
 	struct vm_spec spec;
 	uint64_t ram_bytes, disk_bytes;
@@ -253,6 +255,19 @@ void box_resume_vm(struct box *b);
 void box_cannot_resume(struct box *b, const char *why);
 /* Those that were stopped when the last daemon ended. */
 int boxes_load(struct engine *e);
+
+/* ---- file.c -------------------------------------------------------------- */
+
+/* Its state changed: give the next call, or refuse those that wait. */
+void box_files(struct box *b);
+void box_files_refuse(struct box *b, const struct err *err);
+bool box_has_file_given(const struct box *b);
+void box_on_file_entry(struct box *b, uint64_t number,
+		       const struct vm_file_entry *e);
+void box_on_file_data(struct box *b, uint64_t number, const uint8_t *data,
+		      size_t len);
+void box_on_file_done(struct box *b, uint64_t number,
+		      const struct vm_file_end *end);
 
 /* ---- read.c, for lists --------------------------------------------------- */
 

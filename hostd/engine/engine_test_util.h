@@ -22,6 +22,11 @@ struct vm {
 	bool is_resumed, is_from;
 	struct snapshot_from from;
 	int n_snapshots;
+	/* The last call on files; n_given_up: vm_file_give_up. */
+	struct vm_file file;
+	char file_path[64];
+	uint64_t file_number; /* 0 = none is under way */
+	int n_files, n_given_up;
 	uint64_t cmd, killed; /* the last one each */
 	/* Copies of vm_run's, and of the last vm_exec's. */
 	struct bytes code, input, config, env, argv;
@@ -45,6 +50,7 @@ struct fake {
 	enum err_code pool_error_code;
 	bool is_link_gone;
 	int stop_rc;	     /* of vm_stop */
+	int file_rc;	     /* of vm_file */
 	bool are_files_gone; /* of stopped sandboxes */
 	char removed[ID_BYTES_MAX];
 	/* A sweep asks for this one. */
@@ -73,6 +79,8 @@ void fake_end_of(int vm, uint64_t cmd, enum gp_end how, int code,
 		 const char *result);
 /* Of the last command. */
 void fake_end(int vm, enum gp_end how, int code, const char *result);
+/* The call on files that is under way ends. */
+void fake_file_done(int vm, enum gp_file_how how, const char *text);
 void fake_stopped(int vm, const char *error);
 /* What the snapshot came to. */
 void fake_snapshot(int rc, const char *error);

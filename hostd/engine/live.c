@@ -71,6 +71,7 @@ void box_end(struct box *b, enum end_reason why, const char *text, bool is_lost)
 	if (!b->has_vm)
 		sandbox_set(&b->rec, SBX_EV_GONE, why, text, now);
 	write_all(b);
+	box_files(b);
 }
 
 /* It never ran: no snapshot, no process, no memory. */
@@ -82,6 +83,7 @@ static void cannot_start(struct box *b, enum end_reason why, const char *text)
 	sandbox_set(&b->rec, SBX_EV_CANNOT_START, why, text, now);
 	b->holds_place = false;
 	write_all(b);
+	box_files(b);
 }
 
 void box_expiry_arm(struct box *b)
@@ -200,6 +202,7 @@ void box_give(struct box *b)
 		give_in_order(b);
 	else if (b->rec.status == SBX_STOPPING || b->rec.status == SBX_STOPPED)
 		box_cancel_waiting(b);
+	box_files(b);
 	box_stop_on(b);
 }
 
@@ -350,6 +353,24 @@ static void on_stopped(void *ctx, const char *error)
 	box_on_stopped(ctx, error);
 }
 
+static void on_file_entry(void *ctx, uint64_t number,
+			  const struct vm_file_entry *e)
+{
+	box_on_file_entry(ctx, number, e);
+}
+
+static void on_file_data(void *ctx, uint64_t number, const uint8_t *data,
+			 size_t len)
+{
+	box_on_file_data(ctx, number, data, len);
+}
+
+static void on_file_done(void *ctx, uint64_t number,
+			 const struct vm_file_end *end)
+{
+	box_on_file_done(ctx, number, end);
+}
+
 static void on_gone(void *ctx, enum end_reason why, const char *text)
 {
 	struct box *b = ctx;
@@ -385,6 +406,9 @@ static const struct vm_ops vm_ops = {
 	.output = on_output,
 	.ended = on_ended,
 	.stopped = on_stopped,
+	.file_entry = on_file_entry,
+	.file_data = on_file_data,
+	.file_done = on_file_done,
 	.gone = on_gone,
 };
 const struct vm_ops *const box_vm_ops = &vm_ops;

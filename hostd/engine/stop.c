@@ -45,6 +45,10 @@ void box_on_idle(struct loop_timer *t)
 	struct box *b = container_of(t, struct box, idle);
 	struct err err = {0};
 
+	if (!list_is_empty(&b->files)) {
+		box_idle_arm(b);
+		return;
+	}
 	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next)
 		if (!is_over(container_of(n, struct cmd, node))) {
 			box_idle_arm(b);
@@ -107,6 +111,7 @@ void box_stop(struct box *b)
 						    ENGINE_CANCEL_GRACE_MS);
 	}
 	box_cancel_waiting(b);
+	box_files(b);
 	box_stop_on(b);
 }
 
@@ -114,7 +119,8 @@ void box_stop_on(struct box *b)
 {
 	int rc;
 
-	if (b->rec.status != SBX_STOPPING || !b->vm || b->is_saving || b->snap)
+	if (b->rec.status != SBX_STOPPING || !b->vm || b->is_saving ||
+	    b->snap || box_has_file_given(b))
 		return;
 	for (struct list *n = b->cmds.next; n != &b->cmds; n = n->next) {
 		const struct cmd *c = container_of(n, struct cmd, node);
@@ -159,6 +165,7 @@ void box_cannot_resume(struct box *b, const char *why)
 	sandbox_set(&b->rec, SBX_EV_CANNOT_RESUME, END_NONE, NULL,
 		    clock_wall_ms());
 	box_write(b, NULL);
+	box_files(b);
 	err_set(&err, ERR_UNAVAILABLE, NULL,
 		"The sandbox %s cannot be resumed, and stays stopped: %s.",
 		b->rec.id, why);

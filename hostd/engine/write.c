@@ -141,6 +141,7 @@ static void told(struct write *w)
 		b->retry_ms = 0;
 	}
 	box_wake(b);
+	box_files(b);
 	if (is_new_end && b->vm && c->number)
 		vm_ack(b->vm, c->number);
 	if (b->told.status >= SBX_DESTROYING && are_ends_durable(b))
