@@ -7,7 +7,7 @@ JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
 	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
-	held.c encode.c sandboxes.c snapshots.c commands.c logs.c templates.c service.c errors_page.c)
+	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
@@ -56,6 +56,11 @@ $(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
+
+UNIT_TESTS += tests/hostd/files_test
+$(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \
+	hostd/engine/file_path.c hostd/http/query.c $(JSON_SRCS) \
+	$(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
 $(eval $(call program,tests/hostd/wrong_keys_test,\

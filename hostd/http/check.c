@@ -181,8 +181,8 @@ static int check_route(struct request *r, unsigned *ret_allow, struct err *e)
 	if (r->method == HTTP_OPTIONS && (*ret_allow || is_star)) {
 		if (is_star)
 			*ret_allow = 1u << HTTP_GET | 1u << HTTP_HEAD |
-				     1u << HTTP_POST | 1u << HTTP_DELETE |
-				     1u << HTTP_OPTIONS;
+				     1u << HTTP_POST | 1u << HTTP_PUT |
+				     1u << HTTP_DELETE | 1u << HTTP_OPTIONS;
 		memset(e, 0, sizeof(*e));
 		return -1;
 	}
@@ -282,6 +282,12 @@ static int check_query(struct request *r, struct err *e)
 
 /* ---- body and key ----------------------------------------------------- */
 
+enum err_code check_too_large(const struct request *r)
+{
+	return r->route->flags & ROUTE_RAW ? ERR_FILE_TOO_LARGE
+					   : ERR_BODY_TOO_LARGE;
+}
+
 static int check_body(struct request *r, struct MHD_Connection *c,
 		      struct err *e)
 {
@@ -297,11 +303,12 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 			       "%s %s takes no body",
 			       http_method_name(r->method), r->path);
 	if (len != UINT64_MAX && len > max)
-		return err_set(e, ERR_BODY_TOO_LARGE, NULL,
+		return err_set(e, check_too_large(r), NULL,
 			       "the body has %llu bytes; at most %zu",
 			       (unsigned long long)len, max);
-	if (max && (!type || strncasecmp(type, "application/json", 16) ||
-		    (type[16] && !strchr("; \t", type[16]))))
+	if (max && !(r->route->flags & ROUTE_RAW) &&
+	    (!type || strncasecmp(type, "application/json", 16) ||
+	     (type[16] && !strchr("; \t", type[16]))))
 		return err_set(e, ERR_MEDIA_TYPE, "Content-Type",
 			       "Content-Type is %.80s; it must be "
 			       "application/json",

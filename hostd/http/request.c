@@ -226,7 +226,7 @@ static void take_body(struct request *r, const char *data, size_t len)
 	struct err e;
 
 	if (r->body.len + len > max) {
-		err_set(&e, ERR_BODY_TOO_LARGE, NULL,
+		err_set(&e, check_too_large(r), NULL,
 			max ? "the body is larger than %zu bytes"
 			    : "this route takes no body (%zu bytes)",
 			max);

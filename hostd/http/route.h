@@ -37,6 +37,7 @@ enum route_flag {
 	ROUTE_METRICS = 16,   /* may be closed by the config */
 	ROUTE_ALWAYS = 32,    /* answers also while the daemon drains */
 	ROUTE_SANDBOX = 64,   /* the environment must have sandboxes enabled */
+	ROUTE_RAW = 128,      /* the body is a file: any type, and its bytes */
 };
 
 struct route {

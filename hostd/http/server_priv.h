@@ -135,6 +135,8 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	       struct err *e);
 /* Content-Length of the request; 0 none, UINT64_MAX chunked. */
 uint64_t check_body_length(struct MHD_Connection *c);
+/* The error for a body that is longer than the route takes. */
+enum err_code check_too_large(const struct request *r);
 const char *check_header(struct MHD_Connection *c, const char *name);
 
 /* Hand the stored reply to MHD. */

@@ -203,6 +203,32 @@ static void test_k4_bodies(void **state)
 	still_healthy();
 }
 
+/* A body that is a file: of any type, or of none, and its own error. */
+static void test_raw(void **state)
+{
+	static char request[ECHO_BYTES_MAX + 512];
+
+	(void)state;
+	want(talk("PUT /raw HTTP/1.1\r\nContent-Length: 3\r\n" CLOSE "a\xff{"),
+	     "200", "a\xff{");
+	want(talk("PUT /raw HTTP/1.1\r\nContent-Type: text/csv\r\n"
+		  "Content-Length: 1\r\n" CLOSE "a"),
+	     "200", NULL);
+	want(talk("PUT /raw HTTP/1.1\r\n" CLOSE), "200", NULL);
+	want(talk("PUT /raw HTTP/1.1\r\nContent-Length: 999999999\r\n" HOST
+		  "\r\nx"),
+	     "413", "\"code\":\"sandbox_file_too_large\"");
+	snprintf(request, sizeof(request),
+		 "PUT /raw HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" CLOSE
+		 "10001\r\n%065537d\r\n0\r\n\r\n",
+		 0);
+	want(talk(request), "413", "\"code\":\"sandbox_file_too_large\"");
+	want(talk("PUT /raw HTTP/1.1\r\nContent-Encoding: gzip\r\n"
+		  "Content-Length: 1\r\n" CLOSE "a"),
+	     "415", NULL);
+	still_healthy();
+}
+
 static void test_continue(void **state)
 {
 	int fd = dial();
@@ -500,6 +526,7 @@ int main(void)
 		cmocka_unit_test(test_k2_framing),
 		cmocka_unit_test(test_k5_pipelining),
 		cmocka_unit_test(test_k4_bodies),
+		cmocka_unit_test(test_raw),
 		cmocka_unit_test(test_continue),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_k6_wrong_keys),

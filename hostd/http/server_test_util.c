@@ -145,6 +145,7 @@ static const struct route rows[] = {
 	{HTTP_GET, "/stream", "stream", 0, 0, p_none, stream},
 	{HTTP_GET, "/large", "large", 0, 0, p_none, large},
 	{HTTP_GET, "/pour", "pour", 0, 0, p_none, pour},
+	{HTTP_PUT, "/raw", "raw", ROUTE_RAW, ECHO_BYTES_MAX, p_none, echo},
 	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
 	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
 	 echo},

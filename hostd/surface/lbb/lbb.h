@@ -27,6 +27,9 @@
 /* The same with stdin, every character of it escaped. */
 #define LBB_COMMAND_BODY_BYTES_MAX (8u << 20)
 
+/* Exact in JSON of all clients, with a whole read behind it. */
+#define LBB_FILE_OFFSET_MAX ((1ull << 53) - GP_FILE_BYTES_MAX)
+
 extern const struct route_table lbb_routes;	/* /v1/... */
 extern const struct route_table service_routes; /* /healthz ... */
 
@@ -49,6 +52,11 @@ void lbb_snapshots(struct request *r); /* list, or retrieve by snapshot= */
 void lbb_snapshot_get(struct request *r);
 void lbb_snapshot_verify(struct request *r);
 void lbb_snapshot_delete(struct request *r);
+/* files.c */
+void lbb_files(struct request *r);
+void lbb_file_read(struct request *r);
+void lbb_file_write(struct request *r);
+void lbb_file_delete(struct request *r);
 /* commands.c */
 void lbb_commands(struct request *r);
 void lbb_command_get(struct request *r);

@@ -17,6 +17,11 @@ static const char *const p_command_get[] = {"command", "wait_ms", NULL};
 static const char *const p_command[] = {"command", NULL};
 static const char *const p_logs[] = {"command", "stream", "offset", "limit",
 				     NULL};
+static const char *const p_files[] = {"sandbox", "path",   "path_hex",
+				      "limit",	 "cursor", NULL};
+static const char *const p_file_read[] = {"sandbox", "path",  "path_hex",
+					  "offset",  "limit", NULL};
+static const char *const p_file[] = {"sandbox", "path", "path_hex", NULL};
 static const char *const p_templates[] = {"name", "template", NULL};
 
 #define V1 (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
@@ -57,6 +62,14 @@ static const struct route routes[] = {
 	 p_logs, lbb_command_logs},
 	{HTTP_POST, "/v1/sandboxes/commands/cancel", "cancelCommand", V1_END,
 	 1024, p_command, lbb_command_cancel},
+	{HTTP_GET, "/v1/sandboxes/files", "listFiles", V1_END, 0, p_files,
+	 lbb_files},
+	{HTTP_DELETE, "/v1/sandboxes/files", "deleteFile", V1_END, 0, p_file,
+	 lbb_file_delete},
+	{HTTP_GET, "/v1/sandboxes/files/content", "readFile", V1_END, 0,
+	 p_file_read, lbb_file_read},
+	{HTTP_PUT, "/v1/sandboxes/files/content", "writeFile", V1 | ROUTE_RAW,
+	 GP_FILE_BYTES_MAX, p_file, lbb_file_write},
 	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1_END, 0,
 	 p_templates, lbb_templates},
 };

@@ -1,0 +1,302 @@
+/*
+ * Files of a held sandbox: list, read, write, delete (LBB-150 ... LBB-156).
+ *
+ * A path is text in `path`, or the bytes of one that is not UTF-8 in
+ * `path_hex`; lists give the latter only where it is needed.  Contents are raw
+ * bodies, both ways, of at most 4 MiB.
+ */
+#include "../../http/json_str.h"
+#include "../../http/utf8.h"
+#include "lbb.h"
+#include "log.h"
+#include <openssl/evp.h>
+#include <string.h>
+
+static const char *const type_names[] = {
+	[GP_TYPE_FILE] = "file",       [GP_TYPE_DIRECTORY] = "directory",
+	[GP_TYPE_SYMLINK] = "symlink", [GP_TYPE_FIFO] = "fifo",
+	[GP_TYPE_SOCKET] = "socket",   [GP_TYPE_DEVICE] = "device",
+};
+
+/* ---- parameters --------------------------------------------------------- */
+
+/* Bytes of a query parameter in hex; their number, or -1. */
+static int64_t hex_bytes(const char *text, uint8_t *dst, size_t cap)
+{
+	size_t n = strlen(text);
+
+	if (n % 2 || n / 2 > cap)
+		return -1;
+	for (size_t i = 0; i < n; i += 2) {
+		int hi = json_hex((uint8_t)text[i]);
+		int lo = json_hex((uint8_t)text[i + 1]);
+
+		if (hi < 0 || lo < 0)
+			return -1;
+		dst[i / 2] = (uint8_t)(hi << 4 | lo);
+	}
+	return (int64_t)(n / 2);
+}
+
+/* path or path_hex; `is_needed`: one of them, and not the workspace. */
+static int path_of(struct request *r, bool is_needed, struct file_path *ret)
+{
+	const char *text = query_get(&r->query, "path");
+	const char *hex = query_get(&r->query, "path_hex");
+	uint8_t bytes[GP_FILE_PATH_BYTES_MAX + sizeof("/workspace/")];
+	int64_t len = 0;
+	struct err e;
+	int rc;
+
+	if (text && hex)
+		rc = err_set(&e, ERR_INVALID_REQUEST, "path_hex",
+			     "path and path_hex are the same: give one");
+	else if (hex && (len = hex_bytes(hex, bytes, sizeof(bytes))) < 0)
+		rc = err_set(&e, ERR_PATH_INVALID, "path_hex",
+			     "path_hex is not the bytes of a path in "
+			     "hexadecimal, at most %zu of them",
+			     sizeof(bytes));
+	else if (is_needed && !text && !hex)
+		rc = err_set(&e, ERR_INVALID_REQUEST, "path",
+			     "the query parameter path is missing");
+	else if (hex)
+		rc = file_path_clean(bytes, (size_t)len, ret, &e);
+	else
+		rc = file_path_clean(text ? text : "", text ? strlen(text) : 0,
+				     ret, &e);
+	if (!rc && is_needed && !ret->len)
+		rc = err_set(&e, ERR_PATH_INVALID, "path",
+			     "the path names the workspace itself");
+	if (rc)
+		reply_err(r, &e);
+	return rc;
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+static void put_path(struct json_out *j, const void *path, size_t len)
+{
+	if (json_out_text(j, "path", path, len))
+		json_out_hex(j, "path_hex", path, len);
+}
+
+static void put_entry(struct json_out *j, const struct file_path *folder,
+		      const struct file_entry *e)
+{
+	char path[GP_FILE_PATH_BYTES_MAX + GP_FILE_NAME_BYTES_MAX + 2];
+	const char *slash = strrchr(folder->text, '/');
+	const void *name = e->name;
+	size_t name_len = e->name_len, len = folder->len;
+	char mode[8];
+
+	memcpy(path, folder->text, len);
+	if (name) {
+		if (len)
+			path[len++] = '/';
+		memcpy(path + len, name, name_len);
+		len += name_len;
+	} else {
+		name = slash ? slash + 1 : folder->text;
+		name_len = strlen(name);
+	}
+	snprintf(mode, sizeof(mode), "%04o", e->mode);
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "file");
+	put_path(j, path, len);
+	json_out_text(j, "name", name, name_len);
+	json_out_str(j, "type", type_names[e->type]);
+	json_out_u64(j, "size", e->size);
+	json_out_time(j, "modified_at", (int64_t)e->mtime_ms);
+	json_out_str(j, "mode", mode);
+	json_out_end(j, '}');
+}
+
+static void on_list(void *ctx, const struct err *e, const struct file_result *l)
+{
+	struct request *r = ctx;
+	struct file_path folder = {0};
+	char cursor[2 * GP_FILE_NAME_BYTES_MAX + 1] = "";
+	struct json_out j = {0};
+
+	r->abandon = NULL;
+	if (e) {
+		lbb_reply_err(r, e);
+		return;
+	}
+	if (path_of(r, false, &folder))
+		return; /* it was good before */
+	lbb_list_begin(&j);
+	for (size_t i = 0; i < l->n_entries; i++)
+		put_entry(&j, &folder, &l->entries[i]);
+	for (size_t i = 0; l->has_more && l->n_entries &&
+			   i < l->entries[l->n_entries - 1].name_len;
+	     i++)
+		snprintf(cursor + 2 * i, 3, "%02x",
+			 l->entries[l->n_entries - 1].name[i]);
+	lbb_list_end(&j, *cursor, cursor);
+	reply_json(r, 200, &j);
+}
+
+static void on_read(void *ctx, const struct err *e, const struct file_result *f)
+{
+	struct request *r = ctx;
+	struct bytes body = {0};
+	struct err none;
+
+	r->abandon = NULL;
+	if (e) {
+		lbb_reply_err(r, e);
+	} else if (bytes_append(&body, f->data_len ? (const void *)f->data : "",
+				f->data_len)) {
+		err_set(&none, ERR_UNAVAILABLE, NULL, "out of memory");
+		reply_err(r, &none);
+	} else {
+		reply_bytes(r, 200, "application/octet-stream", &body);
+	}
+}
+
+static void on_written(void *ctx, const struct err *e,
+		       const struct file_result *f)
+{
+	struct request *r = ctx;
+	struct file_path path = {0};
+	uint8_t sha256[HASH_BYTES];
+	struct json_out j = {0};
+
+	(void)f;
+	r->abandon = NULL;
+	if (e) {
+		lbb_reply_err(r, e);
+		return;
+	}
+	if (path_of(r, true, &path))
+		return;
+	EVP_Digest(r->body.len ? (const void *)r->body.data : "", r->body.len,
+		   sha256, NULL, EVP_sha256(), NULL);
+	json_out_begin(&j, NULL, '{');
+	json_out_str(&j, "object", "file");
+	put_path(&j, path.text, path.len);
+	json_out_u64(&j, "size", r->body.len);
+	json_out_hex(&j, "sha256", sha256, sizeof(sha256));
+	json_out_end(&j, '}');
+	reply_json(r, 200, &j);
+}
+
+static void on_deleted(void *ctx, const struct err *e,
+		       const struct file_result *f)
+{
+	struct request *r = ctx;
+	struct file_path path = {0};
+	struct json_out j = {0};
+
+	(void)f;
+	r->abandon = NULL;
+	if (e) {
+		lbb_reply_err(r, e);
+		return;
+	}
+	if (path_of(r, true, &path))
+		return;
+	json_out_begin(&j, NULL, '{');
+	json_out_str(&j, "object", "file");
+	put_path(&j, path.text, path.len);
+	json_out_bool(&j, "deleted", true);
+	json_out_end(&j, '}');
+	reply_json(r, 200, &j);
+}
+
+/* ---- calls -------------------------------------------------------------- */
+
+static void on_abandon(struct request *r)
+{
+	engine_file_abandon(r->services->engine, r->op);
+	request_drop(r);
+}
+
+static void ask(struct request *r, struct file_spec *spec,
+		const struct file_path *path, engine_file_fn fn)
+{
+	struct filing *f;
+	int rc;
+
+	if (lbb_id(r, "sandbox", "sbx_", ERR_SANDBOX_NOT_FOUND, &spec->sandbox))
+		return;
+	spec->path = path;
+	rc = engine_file(r->services->engine, &r->caller, spec, fn, r, &f);
+	if (rc) {
+		lbb_engine_failed(r, rc);
+		return;
+	}
+	r->op = f;
+	r->abandon = on_abandon;
+}
+
+void lbb_files(struct request *r)
+{
+	const char *cursor = query_get(&r->query, "cursor");
+	struct file_spec spec = {.op = GP_FILE_LIST};
+	uint8_t after[GP_FILE_NAME_BYTES_MAX];
+	int64_t n = cursor ? hex_bytes(cursor, after, sizeof(after)) : 0;
+	struct file_path path;
+	uint64_t limit;
+	struct err e = {0};
+
+	if (path_of(r, false, &path))
+		return;
+	if (query_u64(&r->query, "limit", 1, GP_FILE_ENTRIES_MAX,
+		      GP_FILE_ENTRIES_MAX, &limit, &e) ||
+	    n < 0 || (n && memchr(after, 0, (size_t)n))) {
+		if (!e.code)
+			err_set(&e, ERR_INVALID_REQUEST, "cursor",
+				"cursor is not a next_cursor of this list");
+		reply_err(r, &e);
+		return;
+	}
+	spec.limit = (uint32_t)limit;
+	spec.after = after;
+	spec.after_len = (size_t)n;
+	ask(r, &spec, &path, on_list);
+}
+
+void lbb_file_read(struct request *r)
+{
+	struct file_spec spec = {.op = GP_FILE_READ};
+	struct file_path path;
+	uint64_t limit;
+	struct err e;
+
+	if (path_of(r, true, &path))
+		return;
+	if (query_u64(&r->query, "offset", 0, LBB_FILE_OFFSET_MAX, 0,
+		      &spec.offset, &e) ||
+	    query_u64(&r->query, "limit", 1, GP_FILE_BYTES_MAX,
+		      GP_FILE_BYTES_MAX, &limit, &e)) {
+		reply_err(r, &e);
+		return;
+	}
+	spec.limit = (uint32_t)limit;
+	spec.is_whole = !query_get(&r->query, "offset") &&
+			!query_get(&r->query, "limit");
+	ask(r, &spec, &path, on_read);
+}
+
+void lbb_file_write(struct request *r)
+{
+	struct file_spec spec = {.op = GP_FILE_WRITE,
+				 .limit = 1,
+				 .data = r->body.data,
+				 .data_len = r->body.len};
+	struct file_path path;
+
+	if (!path_of(r, true, &path))
+		ask(r, &spec, &path, on_written);
+}
+
+void lbb_file_delete(struct request *r)
+{
+	struct file_spec spec = {.op = GP_FILE_DELETE, .limit = 1};
+	struct file_path path;
+
+	if (!path_of(r, true, &path))
+		ask(r, &spec, &path, on_deleted);
+}
