@@ -212,6 +212,13 @@ int cli_call(struct cli *c, const char *method, const char *path,
 		       "the server's answer is not JSON");
 }
 
+int cli_call_bytes(struct cli *c, const char *method, const char *path,
+		   const struct bytes *body, const char *key,
+		   struct answer *ret, struct err *e)
+{
+	return exchange(c, method, path, body, key, ret, e);
+}
+
 int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
 		   struct answer *ret, struct err *e)
 {

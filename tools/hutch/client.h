@@ -72,6 +72,11 @@ int cli_call(struct cli *c, const char *method, const char *path,
 	     const struct bytes *body, const char *key, struct answer *ret,
 	     struct err *e);
 
+/* The same; the answer is bytes of any kind (reply.body). */
+int cli_call_bytes(struct cli *c, const char *method, const char *path,
+		   const struct bytes *body, const char *key,
+		   struct answer *ret, struct err *e);
+
 /* A POST that is answered with JSON lines (http.on_body reads them). */
 int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
 		   struct answer *ret, struct err *e);

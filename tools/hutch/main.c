@@ -54,7 +54,7 @@ static const struct command {
 	{"show", "show the record of a sandbox or a command", cmd_show},
 	{"logs", "print what a command wrote", cmd_logs},
 	{"kill", "end a command, or destroy a sandbox", cmd_kill},
-	{"sandbox", "hold a sandbox: create, exec, run, stop, resume, rm",
+	{"sandbox", "hold a sandbox: create, exec, run, stop, rm, files",
 	 cmd_sandbox},
 	{"snapshot", "keep what a sandbox is: create, ls, verify, rm",
 	 cmd_snapshot},

@@ -9,6 +9,7 @@
 #include "../../hostd/http/utf8.h"
 #include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
+#include "files.h"
 #include "outcome.h"
 #include "output.h"
 #include "progress.h"
@@ -27,6 +28,10 @@ static const char help[] =
 	"       hutch sandbox exec [OPTIONS] SANDBOX PROGRAM [ARGUMENTS]\n"
 	"       hutch sandbox run [OPTIONS] SANDBOX FILE\n"
 	"       hutch sandbox stop|resume|rm SANDBOX\n"
+	"       hutch sandbox files SANDBOX [PATH]\n"
+	"       hutch sandbox get SANDBOX PATH [FILE]\n"
+	"       hutch sandbox put SANDBOX FILE PATH\n"
+	"       hutch sandbox del SANDBOX PATH\n"
 	"\n"
 	"A held sandbox runs commands until it is removed or expires; files "
 	"stay between\n"
@@ -44,11 +49,21 @@ static const char help[] =
 	"removes what\n"
 	"create had begun.\n"
 	"\n"
+	"files lists a folder of the sandbox, get reads a file of it, put "
+	"writes one of\n"
+	"up to 4 MiB with the folders on the way, del deletes one or an empty "
+	"folder.  A\n"
+	"PATH is below /workspace; FILE is ours, - standard input or output.\n"
+	"\n"
 	"  id=$(hutch sandbox create --template lbb/shell)\n"
 	"  hutch sandbox exec $id bash -c 'echo hello > f; ls'\n"
 	"  hutch sandbox exec --timeout 5 --env A=b $id env\n"
 	"  seq 9 | hutch sandbox exec --stdin - $id -- tail -n 2\n"
 	"  hutch sandbox run --input '[1, 2, 3]' $id sum.py\n"
+	"  hutch sandbox put $id data.csv in/data.csv\n"
+	"  hutch sandbox files $id in\n"
+	"  hutch sandbox get $id in/data.csv | head -n 1\n"
+	"  hutch sandbox del $id in/data.csv\n"
 	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
 	"  hutch sandbox rm $id\n";
 
@@ -445,13 +460,20 @@ static const struct {
 	const char *name, *what;
 	int (*fn)(struct verb *v, struct err *e);
 	size_t min, max;
+	/* In place of fn. */
+	int (*files)(struct cli *c, const char *const *words, size_t n,
+		     struct err *e);
 } verbs[] = {
-	{"create", "nothing", create, 0, 0},
-	{"exec", "a sandbox and a program", exec, 2, ARGS_LIST_MAX},
-	{"run", "a sandbox and a file", run_file, 2, 2},
-	{"stop", "a sandbox", stop, 1, 1},
-	{"resume", "a sandbox", resume, 1, 1},
-	{"rm", "a sandbox", rm, 1, 1},
+	{"create", "nothing", create, 0, 0, NULL},
+	{"exec", "a sandbox and a program", exec, 2, ARGS_LIST_MAX, NULL},
+	{"run", "a sandbox and a file", run_file, 2, 2, NULL},
+	{"stop", "a sandbox", stop, 1, 1, NULL},
+	{"resume", "a sandbox", resume, 1, 1, NULL},
+	{"rm", "a sandbox", rm, 1, 1, NULL},
+	{"files", "a sandbox and perhaps a path", NULL, 1, 2, files_list},
+	{"get", "a sandbox, a path and perhaps a file", NULL, 2, 3, files_get},
+	{"put", "a sandbox, a file and a path", NULL, 3, 3, files_put},
+	{"del", "a sandbox and a path", NULL, 2, 2, files_del},
 };
 #define VERBS (sizeof(verbs) / sizeof(*verbs))
 
@@ -467,6 +489,8 @@ static int run(struct verb *v, size_t i)
 		rc = err_set(&e, ERR_UNAVAILABLE, NULL,
 			     "a held sandbox needs a daemon that goes on: "
 			     "start `hutch serve`");
+	else if (verbs[i].files)
+		rc = verbs[i].files(v->c, v->args.rest, v->args.n, &e);
 	else
 		rc = verbs[i].fn(v, &e);
 	if (rc < 0)
@@ -533,8 +557,8 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		return cli_help(help, opts);
 	if (i == VERBS) {
 		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is create, exec, run, stop, resume or "
-			"rm");
+			"the first word is create, exec, run, stop, resume, "
+			"rm, files, get, put or del");
 		return cli_usage(c, "sandbox", &e);
 	}
 	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
