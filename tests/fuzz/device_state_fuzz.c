@@ -153,6 +153,9 @@ static const struct field vsock_fields[] = {
 	FIELD(struct vsock_state, unsent_len),
 	FIELD(struct vsock_state, undelivered_len),
 	FIELD(struct vsock_state, n_others),
+	FIELD(struct vsock_state, is_credit_due),
+	FIELD(struct vsock_state, is_event_due),
+	FIELD(struct vsock_state, n_rsts),
 };
 
 static void edit(struct in *in, void *state, const struct field *f, size_t n)

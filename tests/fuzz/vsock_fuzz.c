@@ -210,7 +210,7 @@ static void state_step(struct in *in)
 		if (how & 64)
 			s.rx_cnt ^= in_u32(in);
 		if (how & 32)
-			s.n_others = in_u8(in);
+			s.n_others = s.n_rsts = in_u8(in);
 		vsock_load(v, &s);
 		break;
 	case 3: {

@@ -14,11 +14,13 @@ static struct channel ch;
 static struct guest *const g = &ch.g;
 static struct vsock_state saved;
 
+#define RX_BUFS 16
+
 static int up(void **state)
 {
 	(void)state;
 	channel_up(&ch, false);
-	channel_start(&ch, 16, 4096);
+	channel_start(&ch, RX_BUFS, 4096);
 	return 0;
 }
 
@@ -168,6 +170,45 @@ static void n7_others_are_reset(void **state)
 	close(third);
 }
 
+/* With no buffer of the guest left, what it is to be told waits.  A guest that
+ * has used up its credit says nothing by itself: a snapshot must keep the word
+ * of it, and so it must keep resets. */
+static void n7_what_waits_for_a_buffer_survives(void **state)
+{
+	struct virtio_state vs;
+	struct pkt p;
+	int fd = channel_connect(&ch, 9, 1024);
+
+	(void)state;
+	for (int i = 0; i < RX_BUFS; i++) {
+		assert_int_equal(write(fd, "x", 1), 1);
+		guest_run(g);
+	}
+	tx(&ch, PKT(.op = OP_CREDIT_REQUEST, .src_port = 9, .dst_port = 1024),
+	   NULL, 0);
+	tx(&ch, PKT(.op = OP_RW, .src_port = 20, .dst_port = 1024), NULL, 0);
+	tx(&ch,
+	   PKT(.op = OP_REQUEST, .src_port = 21, .dst_port = 7, .dst_cid = 99),
+	   NULL, 0);
+	for (int i = 0; i < 2; i++) { /* the second time from a loaded one */
+		save(&vs);
+		assert_int_equal(saved.n_rsts, 2);
+		restore(&vs, &saved);
+	}
+	for (int i = 0; i < RX_BUFS; i++) {
+		assert_true(rx(&ch, &p, NULL));
+		assert_int_equal(p.op, OP_RW);
+	}
+	rx_expect(&ch, OP_RST, 20, 1024, &p);
+	assert_int_equal(p.src_cid, CH_HOST);
+	rx_expect(&ch, OP_RST, 21, 7, &p);
+	assert_int_equal(p.src_cid, 99);
+	rx_expect(&ch, OP_CREDIT, 9, 1024, NULL);
+	rx_none(&ch);
+	channel_close(&ch, 9, 1024);
+	close(fd);
+}
+
 static void vsock_state_refused(void **state)
 {
 	static struct vsock_state s;
@@ -189,6 +230,10 @@ static void vsock_state_refused(void **state)
 	BAD(peer_fwd_cnt, 1);
 	BAD(n_others, VSOCK_CONNS_MAX + 1);
 	BAD(n_others, UINT32_MAX);
+	BAD(n_rsts, VSOCK_RSTS_MAX + 1);
+	BAD(n_rsts, UINT32_MAX);
+	BAD(is_credit_due, 2);
+	BAD(is_event_due, 2);
 #undef BAD
 	fd = channel_connect(&ch, 9, 1024);
 	s = (struct vsock_state){.has_agent = 1};
@@ -302,6 +347,7 @@ int main(void)
 		CASE(agent_survives),
 		CASE(agent_undelivered_survives),
 		CASE(n7_others_are_reset),
+		CASE(n7_what_waits_for_a_buffer_survives),
 		CASE(vsock_state_refused),
 		cmocka_unit_test(n5_device_state_refused),
 		cmocka_unit_test(disk_goes_on),

@@ -170,7 +170,7 @@ def _():
     refused("altered", "bad")
     data = open(path("count/state"), "rb").read()
     at = data.index(b"hutch-vm") + 8
-    assert data[at:at + 2] == b"\x02\x02", data[:40]
+    assert data[at:at + 2] == b"\x02\x03", data[:40]
     damaged(lambda f: (f.seek(at + 1), f.write(b"\x07")))
     refused("version 7", "bad")
     damaged(lambda f: f.truncate(64 << 19), "mem")

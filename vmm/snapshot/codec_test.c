@@ -204,6 +204,10 @@ static void test_state_file(void **unused)
 	s->n_disks = s->n_devices = 2;
 	s->vsock.unsent_len = VSOCK_BUF_BYTES;
 	s->vsock.n_others = 5;
+	s->vsock.is_credit_due = s->vsock.is_event_due = 1;
+	s->vsock.n_rsts = VSOCK_RSTS_MAX;
+	s->vsock.rst[VSOCK_RSTS_MAX - 1] =
+		(struct vsock_rst){UINT64_MAX, {7, UINT32_MAX}};
 	for (unsigned i = 0; i < VCPUS_MAX; i++) {
 		s->vcpu[i].n_msrs = 40 + i;
 		s->vcpu[i].n_xsave = 4096;

@@ -83,13 +83,16 @@ static const struct codec_field extent_table[] = {
 	CODEC_FIELD_END,
 };
 
-struct other_conn {
-	uint32_t src_port, dst_port;
+static const struct codec_field other_table[] = {
+	CODEC_FIELD_UINT(1, struct vsock_pair, src_port),
+	CODEC_FIELD_UINT(2, struct vsock_pair, dst_port),
+	CODEC_FIELD_END,
 };
 
-static const struct codec_field other_table[] = {
-	CODEC_FIELD_UINT(1, struct other_conn, src_port),
-	CODEC_FIELD_UINT(2, struct other_conn, dst_port),
+static const struct codec_field rst_table[] = {
+	CODEC_FIELD_UINT(1, struct vsock_rst, host_cid),
+	CODEC_FIELD_UINT(2, struct vsock_rst, of.src_port),
+	CODEC_FIELD_UINT(3, struct vsock_rst, of.dst_port),
 	CODEC_FIELD_END,
 };
 
@@ -124,6 +127,10 @@ static const struct codec_field state_table[] = {
 			  vsock.undelivered_len),
 	CODEC_FIELD_LIST(40, struct vm_state, vsock.other, vsock.n_others,
 			 other_table),
+	CODEC_FIELD_UINT(41, struct vm_state, vsock.is_credit_due),
+	CODEC_FIELD_UINT(42, struct vm_state, vsock.is_event_due),
+	CODEC_FIELD_LIST(43, struct vm_state, vsock.rst, vsock.n_rsts,
+			 rst_table),
 	CODEC_FIELD_END,
 };
 

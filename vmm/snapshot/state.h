@@ -19,7 +19,7 @@
 
 /* Changed whenever a table, a struct of the kernel's or the meaning of a
  * field changes. */
-#define STATE_VERSION	  2
+#define STATE_VERSION	  3
 #define STATE_BYTES_MAX	  (2u << 20)
 #define STATE_XSAVE_MAX	  16384
 #define STATE_EXTENTS_MAX 256

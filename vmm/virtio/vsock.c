@@ -70,15 +70,15 @@ static void conn_hdr_put(struct conn *c, const struct vq_chain *chain,
 
 static void rst_put(struct vsock *v, const struct vq_chain *chain)
 {
-	struct rst r = v->rst[v->rst_at];
+	struct vsock_rst r = v->rst[v->rst_at];
 
 	v->rst_at = (v->rst_at + 1) % VSOCK_RSTS_MAX;
 	v->n_rsts--;
 	hdr_put(v, chain,
 		(struct vsock_hdr){
 			.src_cid = r.host_cid,
-			.src_port = r.host_port,
-			.dst_port = r.guest_port,
+			.src_port = r.of.dst_port,
+			.dst_port = r.of.src_port,
 			.op = VSOCK_OP_RST,
 		});
 }

@@ -23,6 +23,10 @@
 #define VSOCK_CONNS_MAX	    64
 #define VSOCK_BUF_BYTES	    (64u << 10) /* our buf_alloc, a connection */
 #define VSOCK_PKT_BYTES_MAX (64u << 10)
+/* Resets not yet sent.  The guest's packets are not read beyond the first
+ * limit; the rest is room for what comes from the sockets. */
+#define VSOCK_RSTS_TX_MAX 128
+#define VSOCK_RSTS_MAX	  (VSOCK_RSTS_TX_MAX + 2 * VSOCK_CONNS_MAX)
 
 struct vsock;
 
@@ -43,6 +47,15 @@ struct virtio_dev *vsock_dev(struct vsock *v);
  * and fd is closed. */
 int vsock_answer(struct vsock *v, uint32_t conn, int fd);
 
+struct vsock_pair { /* guest's, host's */
+	uint32_t src_port, dst_port;
+};
+
+struct vsock_rst {
+	uint64_t host_cid; /* whom the guest spoke to */
+	struct vsock_pair of;
+};
+
 struct vsock_state {
 	uint8_t has_agent;
 	uint32_t src_port, dst_port; /* guest's, host's */
@@ -53,9 +66,12 @@ struct vsock_state {
 	uint32_t undelivered_len; /* guest to host, not yet taken */
 	uint8_t undelivered[VSOCK_BUF_BYTES];
 	uint32_t n_others; /* connections that get an RST after restore */
-	struct {
-		uint32_t src_port, dst_port;
-	} other[VSOCK_CONNS_MAX];
+	struct vsock_pair other[VSOCK_CONNS_MAX];
+	/* What the guest had no buffers for. */
+	uint8_t is_credit_due; /* the agent's: it may wait for nothing else */
+	uint8_t is_event_due;
+	uint32_t n_rsts;
+	struct vsock_rst rst[VSOCK_RSTS_MAX];
 };
 /* VM paused.  Save leaves the device as it was. */
 void vsock_save(struct vsock *v, struct vsock_state *s);

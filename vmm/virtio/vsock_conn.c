@@ -185,7 +185,7 @@ void rst_add_from(struct vsock *v, uint64_t cid, uint32_t guest_port,
 		return;
 	}
 	v->rst[(v->rst_at + v->n_rsts++) % VSOCK_RSTS_MAX] =
-		(struct rst){cid, guest_port, host_port};
+		(struct vsock_rst){cid, {guest_port, host_port}};
 }
 
 void rst_add(struct vsock *v, uint32_t guest_port, uint32_t host_port)

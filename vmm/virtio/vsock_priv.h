@@ -44,10 +44,6 @@ struct vsock_hdr {
 static_assert(sizeof(struct vsock_hdr) == 44, "wire");
 #define VSOCK_HDR_BYTES sizeof(struct vsock_hdr)
 
-/* Resets not yet sent.  The guest's packets are not read beyond the first
- * limit; the rest is room for what comes from the sockets. */
-#define VSOCK_RSTS_TX_MAX 128
-#define VSOCK_RSTS_MAX	  (VSOCK_RSTS_TX_MAX + 2 * VSOCK_CONNS_MAX)
 /* Tell the guest of freed space when it is this much. */
 #define VSOCK_CREDIT_STEP (VSOCK_BUF_BYTES / 2)
 /* What we take a guest's buf_alloc for at most. */
@@ -92,11 +88,6 @@ struct conn {
 	bool is_readable, is_eof;
 };
 
-struct rst {
-	uint64_t host_cid; /* whom the guest spoke to */
-	uint32_t guest_port, host_port;
-};
-
 struct vsock {
 	struct virtio_dev dev; /* first */
 	struct io *io;	       /* borrowed */
@@ -107,7 +98,7 @@ struct vsock {
 	struct conn *conn[VSOCK_CONNS_MAX]; /* owned */
 	uint32_t n_conns, n_dead, next_id;
 	uint32_t turn; /* round robin over conn */
-	struct rst rst[VSOCK_RSTS_MAX];
+	struct vsock_rst rst[VSOCK_RSTS_MAX];
 	uint32_t rst_at, n_rsts;
 	bool is_tx_stalled; /* too many resets to send */
 	bool is_rx_dry;	    /* no receive buffers: wait for a kick */

@@ -34,6 +34,7 @@ static void agent_save(const struct conn *c, struct vsock_state *s)
 	s->fwd_cnt = c->fwd_cnt;
 	s->peer_buf_alloc = c->peer_buf_alloc;
 	s->peer_fwd_cnt = c->peer_fwd_cnt;
+	s->is_credit_due = c->due & DUE_CREDIT ? 1 : 0;
 
 	if (part > c->buf_len)
 		part = c->buf_len;
@@ -70,12 +71,18 @@ void vsock_save(struct vsock *v, struct vsock_state *s)
 		s->other[s->n_others].dst_port = c->dst_port;
 		s->n_others++;
 	}
+	s->is_event_due = v->is_event_due;
+	s->n_rsts = v->n_rsts;
+	for (uint32_t i = 0; i < v->n_rsts; i++)
+		s->rst[i] = v->rst[(v->rst_at + i) % VSOCK_RSTS_MAX];
 	pthread_mutex_unlock(&v->dev.lock);
 }
 
 static bool is_state_good(const struct vsock_state *s)
 {
-	return s->has_agent <= 1 && s->n_others <= VSOCK_CONNS_MAX &&
+	return s->has_agent <= 1 && s->is_credit_due <= 1 &&
+	       s->is_event_due <= 1 && s->n_rsts <= VSOCK_RSTS_MAX &&
+	       s->n_others <= VSOCK_CONNS_MAX &&
 	       s->unsent_len <= VSOCK_BUF_BYTES &&
 	       s->undelivered_len <= VSOCK_BUF_BYTES &&
 	       s->undelivered_len == s->rx_cnt - s->fwd_cnt &&
@@ -114,13 +121,25 @@ static int agent_load(struct vsock *v, const struct vsock_state *s)
 	c->rx_cnt = s->rx_cnt;
 	c->tx_cnt = s->tx_cnt;
 	c->fwd_cnt = s->fwd_cnt;
-	/* What the guest was told is not kept: tell it at the next step. */
+	/* What the guest was told is not kept: tell it at the next step, or at
+	 * once when that was due. */
 	c->fwd_told = s->fwd_cnt - (VSOCK_CREDIT_STEP - 1);
+	c->due = s->is_credit_due ? DUE_CREDIT : 0;
 	c->peer_buf_alloc = s->peer_buf_alloc < VSOCK_PEER_BUF_MAX
 				    ? s->peer_buf_alloc
 				    : VSOCK_PEER_BUF_MAX;
 	c->peer_fwd_cnt = s->peer_fwd_cnt;
 	return 0;
+}
+
+static void resets_load(struct vsock *v, const struct vsock_state *s)
+{
+	v->is_event_due = s->is_event_due || (!s->has_agent && s->n_others > 0);
+	for (uint32_t i = 0; i < s->n_rsts; i++)
+		rst_add_from(v, s->rst[i].host_cid, s->rst[i].of.src_port,
+			     s->rst[i].of.dst_port);
+	for (uint32_t i = 0; s->has_agent && i < s->n_others; i++)
+		rst_add(v, s->other[i].src_port, s->other[i].dst_port);
 }
 
 int vsock_load(struct vsock *v, const struct vsock_state *s)
@@ -134,11 +153,8 @@ int vsock_load(struct vsock *v, const struct vsock_state *s)
 		r = -EBUSY;
 	else if (s->has_agent)
 		r = agent_load(v, s);
-	if (r == 0 && s->has_agent)
-		for (uint32_t i = 0; i < s->n_others; i++)
-			rst_add(v, s->other[i].src_port, s->other[i].dst_port);
-	else if (r == 0)
-		v->is_event_due = s->n_others > 0;
+	if (r == 0)
+		resets_load(v, s);
 	v->dev.kicked |= 1u << VSOCK_RX;
 	pthread_mutex_unlock(&v->dev.lock);
 	return r;
