@@ -1,14 +1,6 @@
 /* The state file and its tables; see state.h. */
 #include "state.h"
-#include "codec.h"
-#include "fd.h"
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define MAGIC "hutch-vm"
+#include "sealed.h"
 
 static const struct codec_field msr_table[] = {
 	CODEC_FIELD_UINT(1, struct kvm_msr_entry, index),
@@ -134,117 +126,19 @@ static const struct codec_field state_table[] = {
 	CODEC_FIELD_END,
 };
 
-struct envelope {
-	uint8_t magic[sizeof(MAGIC) - 1];
-	uint32_t version;
-	uint8_t sum[SHA256_BYTES];
-	uint32_t n_body;
-	uint8_t body[STATE_BYTES_MAX];
+static const struct sealed_kind state_kind = {
+	.name = "state file",
+	.magic = {'h', 'u', 't', 'c', 'h', '-', 'v', 'm'},
+	.version = STATE_VERSION,
+	.table = state_table,
 };
-
-static const struct codec_field envelope_table[] = {
-	CODEC_FIELD_FIXED(1, struct envelope, magic),
-	CODEC_FIELD_UINT(2, struct envelope, version),
-	CODEC_FIELD_FIXED(3, struct envelope, sum),
-	CODEC_FIELD_BYTES(4, struct envelope, body, n_body),
-	CODEC_FIELD_END,
-};
-
-static void sum_of(const void *data, size_t len, uint8_t ret[SHA256_BYTES])
-{
-	struct sha256 s;
-
-	sha256_init(&s);
-	sha256_add(&s, data, len);
-	sha256_end(&s, ret);
-}
 
 int state_write(int fd, const struct vm_state *s, struct err *e)
 {
-	_cleanup_bytes_ struct bytes body = {0}, file = {0};
-	struct envelope *v = calloc(1, sizeof(*v));
-	int r = v ? codec_encode(&body, state_table, s) : -ENOMEM;
-
-	if (r == 0 && body.len > sizeof(v->body))
-		r = -EFBIG;
-	if (r == 0) {
-		memcpy(v->magic, MAGIC, sizeof(v->magic));
-		v->version = STATE_VERSION;
-		v->n_body = (uint32_t)body.len;
-		memcpy(v->body, body.data, body.len);
-		sum_of(v->body, v->n_body, v->sum);
-		r = codec_encode(&file, envelope_table, v);
-	}
-	free(v);
-	if (r == 0 && ftruncate(fd, 0) < 0)
-		r = -errno;
-	if (r == 0)
-		r = fd_pwrite_all(fd, file.data, file.len, 0);
-	if (r < 0) {
-		err_set(e, ERR_INTERNAL, NULL, "state file: %s", strerror(-r));
-		return r;
-	}
-	return 0;
-}
-
-static int refuse(struct err *e, const char *what)
-{
-	return err_set(e, ERR_INVALID_REQUEST, "restore", "state file: %s",
-		       what);
-}
-
-static int parse(const uint8_t *file, size_t len, struct envelope *v,
-		 struct vm_state *s, struct err *e)
-{
-	uint8_t sum[SHA256_BYTES];
-	const char *field;
-
-	if (codec_decode(file, len, envelope_table, v, &field) < 0) {
-		if (memcmp(v->magic, MAGIC, sizeof(v->magic)) != 0)
-			return refuse(e, "not a snapshot");
-		return refuse(e, "torn: it ends before its body does, or "
-				 "after");
-	}
-	if (memcmp(v->magic, MAGIC, sizeof(v->magic)) != 0)
-		return refuse(e, "not a snapshot");
-	if (v->version != STATE_VERSION)
-		return err_set(e, ERR_INVALID_REQUEST, "restore",
-			       "state file: version %u, this program reads "
-			       "version %d",
-			       v->version, STATE_VERSION);
-	sum_of(v->body, v->n_body, sum);
-	if (memcmp(sum, v->sum, sizeof(sum)) != 0)
-		return refuse(e, "altered: its SHA-256 does not match");
-	if (codec_decode(v->body, v->n_body, state_table, s, &field) < 0)
-		return err_set(e, ERR_INVALID_REQUEST, "restore",
-			       "state file: field '%s' cannot be read", field);
-	return 0;
+	return sealed_write(fd, &state_kind, s, e);
 }
 
 int state_read(int fd, struct vm_state *s, struct err *e)
 {
-	struct envelope *v;
-	uint8_t *file;
-	struct stat st;
-	int r = -1;
-
-	if (fstat(fd, &st) < 0)
-		return refuse(e, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return refuse(e, "not a regular file");
-	if (st.st_size <= 0 || st.st_size > STATE_BYTES_MAX)
-		return err_set(e, ERR_INVALID_REQUEST, "restore",
-			       "state file: %lld bytes, 1 to %u are possible",
-			       (long long)st.st_size, STATE_BYTES_MAX);
-	file = malloc((size_t)st.st_size);
-	v = calloc(1, sizeof(*v));
-	if (!file || !v)
-		refuse(e, "out of memory");
-	else if (fd_pread_all(fd, file, (size_t)st.st_size, 0) < 0)
-		refuse(e, "torn: it cannot be read to its end");
-	else
-		r = parse(file, (size_t)st.st_size, v, s, e);
-	free(file);
-	free(v);
-	return r;
+	return sealed_read(fd, &state_kind, s, e);
 }

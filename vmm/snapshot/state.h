@@ -1,11 +1,9 @@
 /*
  * The state file of a snapshot: everything of a VM but its memory.
  *
- *   {1: h'"hutch-vm"', 2: version, 3: SHA-256 of the body, 4: body}
- *
- * The body is `struct vm_state` by the tables in state.c.  A file is refused
- * by name when it is torn, altered, of another version, or of another host:
- * the processor's raw CPUID, XCR0, the kind of KVM and its TSC frequency.
+ * A sealed file (sealed.h) with `struct vm_state` by the tables in state.c.
+ * It is refused by name, too, when it is of another host: the processor's raw
+ * CPUID, XCR0, the kind of KVM and its TSC frequency.
  */
 #ifndef HUTCH_STATE_H
 #define HUTCH_STATE_H
@@ -20,7 +18,6 @@
 /* Changed whenever a table, a struct of the kernel's or the meaning of a
  * field changes. */
 #define STATE_VERSION	  3
-#define STATE_BYTES_MAX	  (2u << 20)
 #define STATE_XSAVE_MAX	  16384
 #define STATE_EXTENTS_MAX 256
 

@@ -7,7 +7,8 @@
  */
 #include "fuzz.h"
 #include "memfile.h"
-#include "state.c" /* its envelope and parser */
+#include "sealed.c" /* its envelope and parser */
+#include "state.c"  /* its table */
 #include <sys/mman.h>
 
 /* Addresses are only computed: there is no memory behind them. */
@@ -65,16 +66,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (len < 1 || len > sizeof(v.body))
 		return 0;
 	if (data[0] & 1) {
-		r = parse(data + 1, len - 1, &back, &s, &e);
+		r = parse(data + 1, len - 1, &state_kind, &back, &s, &e);
 	} else {
-		memcpy(v.magic, MAGIC, sizeof(v.magic));
+		memcpy(v.magic, state_kind.magic, sizeof(v.magic));
 		v.version = STATE_VERSION;
 		v.n_body = (uint32_t)len - 1;
 		memcpy(v.body, data + 1, len - 1);
 		sum_of(v.body, v.n_body, v.sum);
 		if (codec_encode(&file, envelope_table, &v) < 0)
 			abort();
-		r = parse(file.data, file.len, &back, &s, &e);
+		r = parse(file.data, file.len, &state_kind, &back, &s, &e);
 	}
 	/* Past the envelope: the body's fields were read. */
 	if (r == 0 || strstr(e.text, "field"))
