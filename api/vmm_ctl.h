@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define VMM_CTL_VERSION	   3
+#define VMM_CTL_VERSION	   4
 #define VMM_BODY_BYTES_MAX 65536
 #define VMM_REPLY	   0x100u
 
@@ -32,6 +32,9 @@ enum vmm_type {
 	/* Express lane (lane.h); bodies begin with struct vmm_lane. */
 	VMM_LANE_RUN = 8, /* and bytes of the request at `offset` */
 	VMM_LANE_ADOPT = 9,
+	/* 1 fd: the file of the pages that a restored VM touched so far; it is
+	 * for `touched` of the next restore of that snapshot */
+	VMM_TOUCHED = 10,
 	/* VMM to owner */
 	VMM_STARTED = 65,     /* struct vmm_started: vCPUs run */
 	VMM_EXIT = 66,	      /* struct vmm_exit: last message */

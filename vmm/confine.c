@@ -56,6 +56,7 @@ static int stage_fds(const struct options *o, struct err *e)
 	own[n++] = o->trace.fd;
 	own[n++] = o->state.fd;
 	own[n++] = o->memory.fd;
+	own[n++] = o->touched.fd;
 	own[n++] = o->control;
 	own[n++] = o->channel;
 	own[n++] = o->log;

@@ -109,6 +109,18 @@ static void on_snapshot(struct control *c, struct request *r)
 	reply(c, r, ret, e.text, ret < 0 ? strlen(e.text) : 0);
 }
 
+static void on_touched(struct control *c, struct request *r)
+{
+	const struct vm *vm = c->vm;
+	struct err e = {0};
+	int ret = -EINVAL;
+
+	if (r->n_fds == 1 && vm->over)
+		ret = touched_write(&vm->mem, vm->pagemap, vm->over, vm->n_over,
+				    vm->mem_sum, r->fds[0], &e);
+	reply(c, r, ret, e.text, ret < 0 ? strlen(e.text) : 0);
+}
+
 static void on_open_reply(struct control *c, struct request *r)
 {
 	struct vmm_open o;
@@ -178,6 +190,7 @@ static const struct {
 	{VMM_OPEN_REPLY, on_open_reply},
 	{VMM_LANE_RUN, on_lane_run},
 	{VMM_LANE_ADOPT, on_lane_adopt},
+	{VMM_TOUCHED, on_touched},
 };
 
 static void handle_request(struct control *c)

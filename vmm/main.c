@@ -75,6 +75,7 @@ static int load_snapshot(struct err *e)
 	fault_point(FAULT_VMM_LOADED);
 	fd_close(&opt.state.fd);
 	fd_close(&opt.memory.fd); /* its mappings stay */
+	fd_close(&opt.touched.fd);
 	/* vsock_attach closes what it cannot use (-ENOENT: the guest had no
 	 * such connection when it was saved); the channel then waits for the
 	 * guest's first one. */

@@ -39,7 +39,10 @@ static const char help[] =
 	"                     the agent port\n"
 	"  --log fd:N         also write the guest's boot log there\n"
 	"  --trace SRC        exits, queue events and marks as NDJSON\n"
-	"  --restore state=SRC,mem=SRC[,verify]   start from a snapshot;\n"
+	"  --restore state=SRC,mem=SRC[,touched=SRC][,verify]   start from a\n"
+	"                     snapshot; touched: the pages that a run needs, "
+	"as\n"
+	"                     VMM_TOUCHED wrote them: read and copied ahead;\n"
 	"                     verify: also check the SHA-256 of the memory\n"
 	"  --soft auto|on|off host without hardware virtualisation (auto)\n"
 	"  --sync-io          no io_uring\n"
@@ -203,6 +206,8 @@ static int parse_restore(struct options *o, char *s, struct err *e)
 			src = &o->state;
 		else if (value && strncmp(word, "mem=", 4) == 0)
 			src = &o->memory;
+		else if (value && strncmp(word, "touched=", 8) == 0)
+			src = &o->touched;
 		if (strcmp(word, "verify") == 0) {
 			o->is_verified = true;
 			continue;
@@ -324,6 +329,7 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 		.trace.fd = -1,
 		.state.fd = -1,
 		.memory.fd = -1,
+		.touched.fd = -1,
 		.control = -1,
 		.channel = -1,
 		.log = -1,

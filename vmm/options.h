@@ -32,7 +32,7 @@ struct disk_options {
 };
 
 struct options {
-	struct source kernel, trace, state, memory;
+	struct source kernel, trace, state, memory, touched;
 	const char *cmdline; /* borrowed from argv; NULL = none */
 	uint32_t mem_mib, n_vcpus, n_disks;
 	struct disk_options disk[DISKS_MAX];

@@ -154,7 +154,8 @@ int options_open(struct options *o, struct err *e)
 	    open_source("trace", &o->trace,
 			O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, e) < 0 ||
 	    open_source("restore", &o->state, O_RDONLY, e) < 0 ||
-	    open_source("restore", &o->memory, O_RDONLY, e) < 0)
+	    open_source("restore", &o->memory, O_RDONLY, e) < 0 ||
+	    open_source("restore", &o->touched, O_RDONLY, e) < 0)
 		return -1;
 	for (unsigned i = 0; i < o->n_disks; i++)
 		if (open_disk(&o->disk[i], i, e) < 0)

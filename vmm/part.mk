@@ -7,7 +7,7 @@ VMM_CORE_SRCS := $(addprefix vmm/,options.c options_open.c kvm.c \
 VMM_X86_SRCS := $(addprefix vmm/x86/,elf.c boot.c mptable.c cmdline.c cpuid.c \
 	ioapic.c pvxsave.c)
 VMM_SNAPSHOT_SRCS := $(addprefix vmm/snapshot/,sha256.c codec.c sealed.c \
-	state.c profile.c vcpu_state.c memfile.c snapshot.c)
+	state.c profile.c vcpu_state.c memfile.c touched.c snapshot.c)
 VMM_SRCS := vmm/main.c $(VMM_CORE_SRCS) $(VMM_X86_SRCS) \
 	$(VMM_SNAPSHOT_SRCS) $(VMM_DEV_SRCS) $(BASE_SRCS)
 VMM_LIBS := -l:liburing.a -lcbor -lseccomp -lcap-ng -lpthread
@@ -37,6 +37,9 @@ $(eval $(call vmm_test,pvxsave,vmm/x86/pvxsave_test.c vmm/x86/pvxsave.c \
 	vmm/kvm.c vmm/thread.c vmm/mem.c))
 $(eval $(call vmm_test,codec,vmm/snapshot/codec_test.c vmm/snapshot/codec.c \
 	vmm/snapshot/sealed.c vmm/snapshot/state.c vmm/snapshot/sha256.c))
+$(eval $(call vmm_test,touched,vmm/snapshot/touched_test.c \
+	vmm/snapshot/memfile.c vmm/snapshot/codec.c vmm/snapshot/sealed.c \
+	vmm/snapshot/sha256.c vmm/thread.c vmm/mem.c))
 $(eval $(call vmm_test,boot,vmm/x86/boot_test.c $(VMM_X86_SRCS) vmm/kvm.c \
 	vmm/thread.c vmm/mem.c))
 $(eval $(call vmm_test,lanes,vmm/lanes_test.c))

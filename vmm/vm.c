@@ -170,6 +170,13 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 	if (o->is_restore &&
 	    snapshot_open(vm, o->state.fd, o->memory.fd, o->is_verified, e) < 0)
 		return -1;
+	vm->ahead = (struct touched_work){
+		.fd = o->touched.fd,
+		.mem_fd = o->memory.fd,
+		.mem = &vm->mem,
+		.mem_sum = vm->mem_sum,
+	};
+	touched_start(&vm->ahead);
 	if (kvm_create_vm(&vm->kvm, &vm->mem, e) < 0)
 		return -1;
 	ioapic_init(&vm->ioapic, &vm->kvm);
@@ -180,6 +187,7 @@ int vm_create(struct vm *vm, struct options *o, struct err *e)
 		return -1;
 	if (add_devices(vm, o, e) < 0)
 		return -1;
+	touched_wait(&vm->ahead);
 	return kvm_slots_wait(&vm->kvm, e);
 }
 

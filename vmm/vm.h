@@ -23,6 +23,7 @@
 #include "notice.h"
 #include "options.h"
 #include "snapshot/state.h"
+#include "snapshot/touched.h"
 #include "trace.h"
 #include "vcpu.h"
 #include "virtio/blk.h"
@@ -67,11 +68,13 @@ struct vm {
 	struct vcpus vcpus;
 	bool is_paused, is_log_forwarded;
 	int pagemap; /* owned: of this process */
-	/* Restore: the state until it is loaded, and the parts of memory that
-	 * lie over the snapshot's file. */
+	/* Restore: the state until it is loaded; the parts of memory that lie
+	 * over the snapshot's file, and its sum. */
 	struct vm_state *state; /* owned */
 	struct extent *over;	/* owned */
 	uint32_t n_over;
+	uint8_t mem_sum[SHA256_BYTES];
+	struct touched_work ahead;
 };
 
 /* Memory, devices and vCPUs as `o` says; all parked, nothing loaded. */

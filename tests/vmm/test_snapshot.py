@@ -3,6 +3,7 @@
 
 test: timeout=300 long-timeout=1800
 """
+import errno
 import hashlib
 import os
 import random
@@ -39,6 +40,19 @@ def make(name, g, vcpus=1, mem=64, letters=5, **kw):
         text = vm.log().decode()
         assert text == "".join(LETTERS[i % 26] for i in range(len(text)))
     return said % 26
+
+
+def guest_private_kib(pid):
+    """What lies over the memory file and is this VM's own."""
+    total, inside = 0, False
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            word = line.split()
+            if not word[0].endswith(":"):
+                inside = len(word) > 5 and word[5].endswith("/mem")
+            elif inside and word[0] == "Private_Dirty:":
+                total += int(word[1])
+    return total
 
 
 def check_goes_on(vm, first, n=5):
@@ -132,6 +146,53 @@ def damaged(edit, which="state"):
     shutil.copytree(path("count"), path("bad"))
     with open(path(f"bad/{which}"), "r+b") as f:
         edit(f)
+
+
+@case("pages that the last one touched are there before the first instruction")
+def _():
+    with VMM("--kernel", guest("lane")) as vm:
+        vm.lane_ready()
+        vm.snapshot(path("lane"))
+    own = []
+    for more in ("", ",touched=" + path("touched")):
+        with restore(path("lane"), more=more, uid=54321) as vm:
+            vm.lane_ready()  # parked, and nothing ran
+            own.append(guest_private_kib(vm.proc.pid))
+            vm.lane_run(b"echo")
+            assert vm.lane_answer() == b"echo"
+            vm.touched(path("touched"))
+            own.append(guest_private_kib(vm.proc.pid))
+            assert not vm.errors(), vm.errors()
+    note(f"the guest's own pages, before and after a run, without and with: "
+         f"{own} KiB")
+    assert own[0] == 0 < own[1] and own[1:] == own[1:2] * 3, own
+    # A VM that was started cold has no file below its memory.
+    with VMM("--kernel", guest("count")) as vm:
+        try:
+            vm.touched(path("nothing"))
+        except vmmlib.Refused as e:
+            assert e.status == -errno.EINVAL, e
+        else:
+            raise AssertionError("recorded without a restore")
+
+
+@case("N4 a bad file of touched pages is said, and costs nothing else")
+def _():
+    good = open(path("touched"), "rb").read()
+    first = make("other", "count", mem=128)
+    bad = [(good[:-1], "torn"), (b"", "0 bytes"), (b"x" * 100, "not a snap")]
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    bad.append((bytes(flipped), "altered"))
+    bad.append((good, "another memory file"))
+    for data, says in bad:
+        with open(path("bad-touched"), "wb") as f:
+            f.write(data)
+        with restore(path("other"), mem=128, uid=54321,
+                     more=",touched=" + path("bad-touched")) as vm:
+            check_goes_on(vm, first)
+            text = vm.errors()
+            assert says in text and text.count("\n") == 1, (says, text)
 
 
 @case("N4 another shape is refused by name")

@@ -20,7 +20,7 @@ def _():
             version, is_soft, ns = vm.wait_started()
             times.append(ns / 1e6)
             assert vm.wait_end().why == vmmlib.POWEROFF
-            assert version == 3 and is_soft in (0, 1)
+            assert version == 4 and is_soft in (0, 1)
     times.sort()
     note(f"start to first KVM_RUN: p50 {times[10]:.2f} ms, "
          f"least {times[0]:.2f}, most {times[-1]:.2f}")

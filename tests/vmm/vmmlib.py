@@ -20,7 +20,7 @@ IS_LONG = os.environ.get("HUTCH_LONG") == "1"
 PROGRAM = os.path.join(BUILD, "hutch-vmm")
 
 (PAUSE, RESUME, SNAPSHOT, STATS, QUIT, LOG, OPEN_REPLY, LANE_RUN,
- LANE_ADOPT) = range(1, 10)
+ LANE_ADOPT, TOUCHED) = range(1, 11)
 STARTED, EXIT, OPEN, DEVICE, LANE_READY, LANE_ANSWER = range(65, 71)
 (POWEROFF, SETUP, SHUTDOWN, KVM, DEVICE_BROKE, OWNER, HOST) = range(7)
 STAT_NAMES = ("exits exits_io exits_mmio exits_pvx exits_other "
@@ -206,6 +206,10 @@ class VMM:
         with open(os.path.join(folder, "state"), "w+b") as state, \
                 open(os.path.join(folder, "mem"), "w+b") as mem:
             self.request(SNAPSHOT, fds=[state.fileno(), mem.fileno()])
+
+    def touched(self, path):
+        with open(path, "w+b") as f:
+            self.request(TOUCHED, fds=[f.fileno()])
 
     def quit(self):
         self.control.send(HEAD.pack(QUIT, 0, 0, 0))

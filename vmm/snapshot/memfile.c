@@ -2,6 +2,7 @@
 #include "memfile.h"
 #include "fault.h"
 #include "fd.h"
+#include "pagemap.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,10 +14,6 @@
 #define BLOCK_BYTES	(2ull << 20)
 #define PAGES_PER_BLOCK (BLOCK_BYTES / PAGE_BYTES)
 #define BLOCKS_MAX	(((uint64_t)MEM_MIB_MAX << 20) / BLOCK_BYTES)
-
-/* pagemap entries: present in memory, or swapped out. */
-#define PM_PRESENT (1ull << 63)
-#define PM_SWAPPED (1ull << 62)
 
 struct writer {
 	const struct mem *m;
@@ -76,7 +73,7 @@ static int add_page(struct writer *w, uint64_t off)
 	return 0;
 }
 
-static bool is_over_file(const struct extent *over, uint32_t n, uint64_t off)
+bool extents_hold(const struct extent *over, uint32_t n, uint64_t off)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (off >= over[i].off && off - over[i].off < over[i].len)
@@ -88,17 +85,14 @@ static int write_block(struct writer *w, int pagemap, uint64_t off,
 		       uint64_t len, bool is_file)
 {
 	uint64_t pm[PAGES_PER_BLOCK];
-	uint64_t at = (uint64_t)(uintptr_t)(w->m->host + off) / PAGE_BYTES;
 	size_t n = len / PAGE_BYTES;
-	int r;
+	int r = pagemap_read(pagemap, w->m, off, pm, n);
 
-	r = fd_pread_all(pagemap, pm, n * sizeof(pm[0]),
-			 (off_t)(at * sizeof(pm[0])));
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		uint64_t page = off + i * PAGE_BYTES;
 
 		/* Never touched, and no file below it: reads as zeros. */
-		bool is_there = is_file || (pm[i] & (PM_PRESENT | PM_SWAPPED));
+		bool is_there = is_file || pagemap_is_there(pm[i]);
 
 		if (is_there && !is_zero_page(w->m->host + page))
 			r = add_page(w, page);
@@ -153,7 +147,7 @@ int memfile_write(const struct mem *m, int pagemap, int fd,
 							   : BLOCK_BYTES;
 
 		r = write_block(&w, pagemap, off, len,
-				is_over_file(over, n_over, off));
+				extents_hold(over, n_over, off));
 	}
 	if (r < 0) {
 		err_set(e, ERR_INTERNAL, NULL, "memory file: %s", strerror(-r));

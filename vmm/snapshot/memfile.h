@@ -25,6 +25,9 @@ int memfile_write(const struct mem *m, int pagemap, int fd,
 		  const struct extent *over, uint32_t n_over,
 		  struct vm_state *s, struct err *e);
 
+/* Does byte `off` of RAM lie over the file? */
+bool extents_hold(const struct extent *over, uint32_t n, uint64_t off);
+
 /* Check the file against `s`, then lay it over `m`. */
 int memfile_map(struct mem *m, int fd, const struct vm_state *s,
 		bool is_verified, struct err *e);

@@ -133,6 +133,7 @@ int snapshot_open(struct vm *vm, int state_fd, int mem_fd, bool is_verified,
 	if (!vm->over)
 		return err_set(e, ERR_INTERNAL, NULL, "out of memory");
 	vm->n_over = vm->state->n_extents;
+	memcpy(vm->mem_sum, vm->state->mem_sum, sizeof(vm->mem_sum));
 	memcpy(vm->over, vm->state->extent, vm->n_over * sizeof(vm->over[0]));
 	fault_point(FAULT_VMM_MAPPED);
 	return 0;
