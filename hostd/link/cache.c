@@ -21,7 +21,7 @@
 #define META_BYTES_MAX (64u << 10)
 #define NAME_BYTES     96
 
-enum { FILE_STATE, FILE_MEM, FILE_DISK, FILE_N };
+enum { FILE_STATE, FILE_MEM, FILE_DISK, FILE_TOUCHED, FILE_N };
 
 static const struct {
 	const char *name;
@@ -30,6 +30,7 @@ static const struct {
 	[FILE_STATE] = {"state", FILE_HASH_PLAIN},
 	[FILE_MEM] = {"mem", FILE_HASH_SPARSE},
 	[FILE_DISK] = {"disk", FILE_HASH_SPARSE},
+	[FILE_TOUCHED] = {"touched", FILE_HASH_PLAIN},
 };
 
 void snapshot_files_close(struct snapshot_files *f)
@@ -37,6 +38,7 @@ void snapshot_files_close(struct snapshot_files *f)
 	fd_close(&f->state_fd);
 	fd_close(&f->mem_fd);
 	fd_close(&f->disk_fd);
+	fd_close(&f->touched_fd);
 }
 
 static int fail(struct err *e, int rc, const char *what, const char *name)
@@ -123,11 +125,25 @@ static int file_open(const struct cache *c, int dir, const char *key,
 	return 0;
 }
 
+/* A hint: what is wrong with it costs time, and nothing else. */
+static void touched_open(const struct cache *c, int dir, const char *key,
+			 json_t *meta, bool is_verify, int *ret_fd)
+{
+	const char *name = files[FILE_TOUCHED].name;
+	struct err e = {0};
+
+	if (!json_object_get(json_object_get(meta, "files"), name) ||
+	    !file_open(c, dir, key, meta, FILE_TOUCHED, is_verify, ret_fd, &e))
+		return;
+	fd_close(ret_fd);
+	log_warn("%s; its VMs begin slower", e.text);
+}
+
 int cache_open(const struct cache *c, const char *key, bool is_verify,
 	       struct snapshot_files *ret, struct err *e)
 {
 	struct snapshot_files f = SNAPSHOT_FILES_NONE;
-	int *fds[FILE_N] = {&f.state_fd, &f.mem_fd, &f.disk_fd};
+	int *fds[FILE_N] = {&f.state_fd, &f.mem_fd, &f.disk_fd, &f.touched_fd};
 	_cleanup_fd_ int dir = -1;
 	char path[NAME_BYTES];
 	json_t *meta;
@@ -147,8 +163,10 @@ int cache_open(const struct cache *c, const char *key, bool is_verify,
 		rc = damaged(e, key, "meta.json is not readable");
 	else if (!meta_key || strcmp(meta_key, key) != 0)
 		rc = damaged(e, key, "meta.json is of another snapshot");
-	for (int i = 0; !rc && i < FILE_N; i++)
+	for (int i = 0; !rc && i < FILE_TOUCHED; i++)
 		rc = file_open(c, dir, key, meta, i, is_verify, fds[i], e);
+	if (!rc)
+		touched_open(c, dir, key, meta, is_verify, &f.touched_fd);
 	json_decref(meta);
 	if (rc) {
 		snapshot_files_close(&f);
@@ -203,7 +221,7 @@ int cache_making_begin(const struct cache *c, const char *key,
 		       struct cache_making *ret, struct err *e)
 {
 	struct cache_making m = CACHE_MAKING_NONE;
-	int *fds[FILE_N] = {&m.state_fd, &m.mem_fd, &m.disk_fd};
+	int *fds[FILE_N] = {&m.state_fd, &m.mem_fd, &m.disk_fd, &m.touched_fd};
 	_cleanup_fd_ int snapshots = -1;
 	char name[NAME_BYTES];
 	int rc = sub_folder(c, "snapshots", &snapshots, e);
@@ -233,14 +251,18 @@ int cache_making_begin(const struct cache *c, const char *key,
 }
 
 /* What meta.json says of files[i]; makes it durable and read-only, too. */
-static int file_seal(const struct cache *c, int i, int fd, json_t *list,
-		     struct err *e)
+static int file_seal(const struct cache *c, int dir, int i, int fd,
+		     json_t *list, struct err *e)
 {
 	uint8_t sha[32];
 	char hex[65];
 	struct stat st;
 	int rc = 0;
 
+	if (i == FILE_TOUCHED && !fstat(fd, &st) && !st.st_size)
+		return unlinkat(dir, files[i].name, 0)
+			       ? fail(e, -errno, "removing", files[i].name)
+			       : 0;
 	if (files[i].kind == FILE_HASH_SPARSE)
 		rc = sparse_dig(fd, NULL);
 	if (!rc && (fchmod(fd, 0444) || fsync(fd) || fstat(fd, &st)))
@@ -281,14 +303,14 @@ int cache_making_commit(const struct cache *c, const char *key,
 			struct cache_making *m, const char *inputs,
 			int64_t seconds, struct err *e)
 {
-	int fds[FILE_N] = {m->state_fd, m->mem_fd, m->disk_fd};
+	int fds[FILE_N] = {m->state_fd, m->mem_fd, m->disk_fd, m->touched_fd};
 	char tmp[NAME_BYTES], trash[NAME_BYTES];
 	_cleanup_fd_ int snapshots = -1;
 	json_t *list = json_object();
 	int rc = list ? 0 : fail(e, -ENOMEM, "sealing", key);
 
 	for (int i = 0; !rc && i < FILE_N; i++)
-		rc = file_seal(c, i, fds[i], list, e);
+		rc = file_seal(c, m->dir_fd, i, fds[i], list, e);
 	fault_point(FAULT_MAKE_SEALED);
 	if (!rc)
 		rc = meta_write(m->dir_fd, key, list, inputs, seconds, e);
@@ -324,6 +346,7 @@ void cache_making_end(const struct cache *c, const char *key,
 	fd_close(&m->state_fd);
 	fd_close(&m->mem_fd);
 	fd_close(&m->disk_fd);
+	fd_close(&m->touched_fd);
 	snprintf(name, sizeof(name), ".new-%s", key);
 	snprintf(path, sizeof(path), "snapshots/%s", name);
 	cache_folder_remove(c->dir_fd, path);

@@ -4,6 +4,8 @@
  *   <cache>/snapshots/<key>/state     the VMM's state file
  *                           mem       guest RAM, sparse
  *                           disk      the sandbox disk mounted in it, sparse
+ *                           touched   pages that its first run touched; may
+ *                                     be missing (first_run.h)
  *                           meta.json sizes, hashes, and what went in
  *   <cache>/snapshots/.new-<key>      being made, by who holds the lock
  *   <cache>/locks/<key>               flock: one maker at a time; its mtime
@@ -24,10 +26,11 @@
 
 struct snapshot_files {
 	int state_fd, mem_fd, disk_fd; /* owned, read-only */
+	int touched_fd;		       /* the same; -1 = there is none */
 };
 #define SNAPSHOT_FILES_NONE                                                    \
 	{                                                                      \
-		-1, -1, -1                                                     \
+		-1, -1, -1, -1                                                 \
 	}
 void snapshot_files_close(struct snapshot_files *f);
 
@@ -38,7 +41,8 @@ struct cache {
 
 /*
  * -ENOENT: there is none.  -EBADMSG: it is damaged, `e` says how.  Files are
- * hashed when their stamp is not known, or always with is_verify.
+ * hashed when their stamp is not known, or always with is_verify.  Damage of
+ * `touched` is logged, and it is left out.
  */
 int cache_open(const struct cache *c, const char *key, bool is_verify,
 	       struct snapshot_files *ret, struct err *e);
@@ -50,10 +54,11 @@ int cache_lock(const struct cache *c, const char *key, int *ret_fd,
 struct cache_making {
 	int dir_fd;		       /* owned: the folder .new-<key> */
 	int state_fd, mem_fd, disk_fd; /* owned, read-write, empty */
+	int touched_fd;		       /* the same; may stay empty */
 };
 #define CACHE_MAKING_NONE                                                      \
 	{                                                                      \
-		-1, -1, -1, -1                                                 \
+		-1, -1, -1, -1, -1                                             \
 	}
 /* With the lock held.  What an earlier maker left is removed. */
 int cache_making_begin(const struct cache *c, const char *key,

@@ -103,6 +103,41 @@ static void overwrite(const char *file, off_t at, const char *text)
 	close(fd);
 }
 
+/* A hint: an entry is whole without it, and with a damaged one. */
+static void test_touched(void **state)
+{
+	static const char file[] = "snapshots/" KEY "/touched";
+	struct snapshot_files f;
+	struct cache_making m;
+	struct err e = {0};
+
+	(void)state;
+	entry_make("none");
+	assert_false(is_there(file));
+	assert_int_equal(cache_open(&cache, KEY, false, &f, &e), 0);
+	assert_int_equal(f.touched_fd, -1);
+	snapshot_files_close(&f);
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(cache_making_begin(&cache, KEY, &m, &e), 0);
+		assert_int_equal(fd_write_all(m.touched_fd, "pages", 5), 0);
+		assert_int_equal(
+			cache_making_commit(&cache, KEY, &m, "", 7, &e), 0);
+		cache_making_end(&cache, KEY, &m);
+		assert_true(is_there(file));
+		if (i == 1)
+			overwrite("touched", 0, "q");
+		if (i == 2)
+			unlinkat(cache.dir_fd, file, 0);
+		assert_int_equal(cache_open(&cache, KEY, false, &f, &e), 0);
+		assert_int_equal(f.touched_fd >= 0, i == 0);
+		snapshot_files_close(&f);
+	}
+	/* Removed with the rest. */
+	entry_make("none");
+	assert_false(is_there("snapshots/.old-" KEY));
+}
+
 static void test_damaged(void **state)
 {
 	static const char *const files[] = {"state", "mem", "disk"};
@@ -257,6 +292,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_made_and_found),
+		cmocka_unit_test(test_touched),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_lock),

@@ -2,7 +2,8 @@
  * A hutch-vmm that misbehaves, for vm_test and its like.
  *
  * It takes the command line of the real one and plays the script that is the
- * first line of its kernel (cold boot) or of its state file (restore): silence,
+ * first line of its kernel (cold boot) or of its state file (restore), up to a
+ * colon; what follows is the script of its snapshot: silence,
  * death in the middle, broken frames, a lying end, to which a real guest is
  * hard to bring.
  */
@@ -20,6 +21,7 @@
 int control = -1;
 static int channel = -1, state = -1, boot_log = -1;
 static char script[256];
+static const char *copy = "brsoE"; /* the script of a snapshot of it */
 
 static void options_read(int argc, char **argv)
 {
@@ -140,8 +142,12 @@ static void serve(int status)
 	if (fd_recv(control, &m, sizeof(m), fds, &n_fds, 0) <= 0)
 		exit(VMM_WHY_OWNER);
 	if (m.type == VMM_SNAPSHOT && !status &&
-	    (n_fds != 2 || fd_write_all(fds[0], "brsoE\n", 6) ||
-	     ftruncate(fds[1], 1 << 20) || pwrite(fds[1], "m", 1, 4096) != 1))
+	    (n_fds != 2 || fd_write_all(fds[0], copy, strlen(copy)) ||
+	     fd_write_all(fds[0], "\n", 1) || ftruncate(fds[1], 1 << 20) ||
+	     pwrite(fds[1], "m", 1, 4096) != 1))
+		exit(96);
+	if (m.type == VMM_TOUCHED && !status &&
+	    (n_fds != 1 || fd_write_all(fds[0], "pages", 5)))
 		exit(96);
 	m.type |= VMM_REPLY;
 	m.status = status;
@@ -330,8 +336,13 @@ int main(int argc, char **argv)
 	options_read(argc, argv);
 	if (state < 0 || pread(state, script, sizeof(script) - 1, 0) < 0)
 		return VMM_WHY_SETUP;
+	script[strcspn(script, "\n")] = '\0';
+	if (strchr(script, ':')) {
+		copy = strchr(script, ':') + 1;
+		script[copy - script - 1] = '\0';
+	}
 	tell_started();
-	for (char *p = script; *p && *p != '\n'; p++)
+	for (char *p = script; *p; p++)
 		play(*p);
 	/* The end of the control socket is the end of a VMM. */
 	for (;;) {

@@ -64,6 +64,11 @@ struct link {
 	struct renewal *renewal; /* owned; the one under way, or NULL */
 };
 
+/* vm_start.c.  The same file read-only, with a description of its own: a shared
+ * one would let a VMM that was taken over move the offset or set locks and
+ * flags for all other VMs.  0 or -errno. */
+int link_reopen(int fd, int *ret_fd);
+
 /* Slot >= 0 and its uid, or -1 when all are in use. */
 int link_uid_take(struct link *l, uint32_t *ret_uid);
 void link_uid_give(struct link *l, int slot);

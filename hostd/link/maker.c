@@ -8,6 +8,7 @@
  *   PAUSE    the guest is silent; vCPUs park, devices drain
  *   SNAPSHOT the VMM writes state and RAM
  *   QUIT     the VMM is killed: the disk stays as it was at the pause
+ *   RUN      it has a lane: a VM is restored for a first run (first_run.c)
  *   COMMIT   worker: dig holes, hash, fsync, name the entry
  *
  * The disk that the guest mounted is the snapshot's disk itself, so nothing
@@ -21,6 +22,7 @@
 #include "channel.h"
 #include "fault.h"
 #include "fd.h"
+#include "first_run.h"
 #include "gp_down.h"
 #include "link_priv.h"
 #include "log.h"
@@ -45,6 +47,7 @@ enum phase {
 	MK_PAUSE,
 	MK_SNAPSHOT,
 	MK_QUIT,
+	MK_RUN,
 	MK_COMMIT,
 	MK_N,
 };
@@ -57,6 +60,7 @@ static const char *const phase_texts[] = {
 	[MK_PAUSE] = "pausing the VM",
 	[MK_SNAPSHOT] = "writing the snapshot",
 	[MK_QUIT] = "ending the VM",
+	[MK_RUN] = "looking at a first run",
 	[MK_COMMIT] = "sealing the snapshot",
 };
 static_assert(sizeof(phase_texts) / sizeof(phase_texts[0]) == MK_N,
@@ -73,6 +77,7 @@ struct maker {
 	char key[KEY_HEX_BYTES];
 	struct bytes manifest; /* owned copy, for the worker */
 	struct vmm *vmm;
+	struct first_run *first_run;
 	struct channel channel;
 	struct session session;
 	struct loop_timer tick, deadline;
@@ -300,6 +305,31 @@ static void on_lane(void *ctx, enum vmm_type type, const struct vmm_lane *l,
 		maker_fail(m, "the VMM spoke of lane %u out of turn", l->lane);
 }
 
+static void on_first_run(void *ctx)
+{
+	struct maker *m = ctx;
+
+	m->first_run = NULL;
+	maker_commit(m);
+}
+
+/* It only makes later runs faster: without it all goes on. */
+static void first_run(struct maker *m)
+{
+	struct err e = {0};
+
+	channel_close(&m->channel); /* it has said all */
+	if (m->session.n_lanes && base_first_run(m->t->shape.base)) {
+		maker_phase(m, MK_RUN, 0);
+		if (!first_run_start(&m->first_run, m->t, &m->files,
+				     on_first_run, m, &e))
+			return;
+		log_warn("template=%s touched=none: %s", m->t->shape.base,
+			 e.text);
+	}
+	maker_commit(m);
+}
+
 static void on_gone(void *ctx, const struct vmm_end *end)
 {
 	struct maker *m = ctx;
@@ -313,7 +343,7 @@ static void on_gone(void *ctx, const struct vmm_end *end)
 	if (m->has_failed)
 		maker_end(m);
 	else
-		maker_commit(m);
+		first_run(m);
 }
 
 static const struct vmm_ops vmm_ops = {
@@ -409,6 +439,7 @@ static int boot(struct maker *m)
 		.kernel_fd = t->kernel_fd,
 		.state_fd = -1,
 		.mem_fd = -1,
+		.touched_fd = -1,
 		.init_fd = t->init_fd,
 		.root_fd = t->root_fd,
 		.disk_fd = m->files.disk_fd,
@@ -490,6 +521,8 @@ void maker_stop(struct maker *m)
 	if (m->vmm)
 		vmm_destroy(m->vmm);
 	m->vmm = NULL;
+	first_run_destroy(m->first_run);
+	m->first_run = NULL;
 	loop_timer_stop(m->link->loop, &m->tick);
 	loop_timer_stop(m->link->loop, &m->deadline);
 	channel_close(&m->channel);

@@ -216,6 +216,62 @@ static void test_made(void **state)
 	assert_int_equal(template_verify(lnk, &shape, &r.e), 0);
 }
 
+/* The template of this script; does it know what its first run touched? */
+static bool has_touched(const char *script)
+{
+	struct template *t;
+	struct seen s = {0};
+	char path[300], text[8] = "";
+	bool is_there;
+	int fd;
+
+	template_get(lnk, &shape, &t);
+	t->state = TPL_IDLE;
+	prepare(script, &s);
+	if (s.e.code != ERR_NONE)
+		fail_msg("script %s: '%s'", script, s.e.text);
+	snprintf(path, sizeof(path), "%s/cache/snapshots/%s/touched", folder,
+		 t->key);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	is_there = fd >= 0;
+	assert_int_equal(t->files.touched_fd >= 0, is_there);
+	if (is_there)
+		assert_int_equal(read(fd, text, sizeof(text) - 1), 5);
+	assert_string_equal(text, is_there ? "pages" : "");
+	fd_close(&fd);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	return is_there;
+}
+
+/* A first run is looked at where there is a lane; without it all goes on. */
+static void test_first_run(void **state)
+{
+	static const char *const without[] = {
+		"HPRzz:Ny45z",	   /* made without a lane */
+		"HP+ayzz:brsoE",   /* restored without one */
+		"HP+ayzz:Ny45Z",   /* the VMM refuses */
+		"HP+ayzz:Ny45h",   /* and says nothing */
+		"HP+ayzz:Ny45x",   /* dies */
+		"HP+ayzz:Ny4h",	   /* no answer */
+		"HP+ayzz:NyI",	   /* the run is refused */
+		"HP+ayzz:NT",	   /* out of turn */
+		"HP+ayzz:Ny4T",	   /* no end */
+		"HP+ayzz:Ny455zh", /* two answers */
+		"HP+ayzz:Nh",	   /* not at its bell */
+		"HP+ayzz:S",	   /* cannot be restored */
+	};
+	unsigned before = entries();
+
+	(void)state;
+	assert_true(has_touched("HP+ayzz:Ny45z"));
+	for (size_t i = 0; i < sizeof(without) / sizeof(*without); i++)
+		if (has_touched(without[i]))
+			fail_msg("script %s", without[i]);
+	assert_int_equal(entries(),
+			 before + 1 + sizeof(without) / sizeof(*without));
+	assert_int_equal(entries_new(), 0);
+}
+
 /* Another kernel is another template; a run waits for it. */
 static void test_run_makes(void **state)
 {
@@ -413,8 +469,8 @@ static void test_hashes_are_remembered(void **state)
 /* The daemon ends in each phase: nothing hangs, nothing is left. */
 static void test_end_while_making(void **state)
 {
-	static const char *const scripts[] = {"h", "Hh", "HPRh", "HPRzh",
-					      "HPRzz"};
+	static const char *const scripts[] = {"h",     "Hh",	"HPRh",
+					      "HPRzh", "HPRzz", "HP+ayzz:Nyh"};
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
@@ -423,7 +479,7 @@ static void test_end_while_making(void **state)
 		int64_t until;
 		char text[40];
 
-		snprintf(text, sizeof(text), "%s\n%d", scripts[i % 5], i);
+		snprintf(text, sizeof(text), "%s\n%d", scripts[i % 6], i);
 		file_put("vmlinux", text);
 		template_get(lnk, &shape, &t);
 		t->state = TPL_IDLE;
@@ -448,6 +504,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_run_makes),
 		cmocka_unit_test(test_fails),
 		cmocka_unit_test(test_run_fails),
+		cmocka_unit_test(test_first_run),
 		cmocka_unit_test(test_damage_is_made_anew),
 		cmocka_unit_test(test_waits_for_the_lock),
 		cmocka_unit_test(test_hashes_are_remembered),

@@ -8,7 +8,7 @@ LINK_SRCS := $(addprefix hostd/link/,link.c spawn.c vmm.c vmm_log.c \
 	snapshot.c snapshot_check.c space.c \
 	vm_pool.c vm_lane.c vm_lane_give.c vm_bell.c shape.c \
 	key.c cache.c cache_prune.c \
-	check.c template.c renew.c maker.c boot_log.c) \
+	check.c template.c renew.c maker.c first_run.c boot_log.c) \
 	$(addprefix hostd/image/,images.c disk.c sparse.c filehash.c)
 LINK_LIBS := -lcbor -ljansson -lcrypto
 # Checking a result's JSON; LOOP_SRCS are the engine's.

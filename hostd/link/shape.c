@@ -11,11 +11,13 @@
 #define PRELOAD_MIB_MIN 512
 
 static const struct {
-	const char *base, *runner, *image;
+	const char *base, *runner, *image, *first_run;
 } bases[] = {
-	{"lbb/python", "python", "python"},
-	{"lbb/node", "node", "node"},
-	{"lbb/shell", "shell", "shell"},
+	{"lbb/python", "python", "python",
+	 "def run(input, config):\n    return sum(input)\n"},
+	{"lbb/node", "node", "node",
+	 "function run(input) { return input.reduce((a, b) => a + b) }\n"},
+	{"lbb/shell", "shell", "shell", NULL},
 };
 #define N_BASES (sizeof(bases) / sizeof(bases[0]))
 
@@ -35,6 +37,14 @@ const char *base_image(const char *base)
 	for (size_t i = 0; i < N_BASES; i++)
 		if (strcmp(bases[i].base, base) == 0)
 			return bases[i].image;
+	return NULL;
+}
+
+const char *base_first_run(const char *base)
+{
+	for (size_t i = 0; i < N_BASES; i++)
+		if (strcmp(bases[i].base, base) == 0)
+			return bases[i].first_run;
 	return NULL;
 }
 

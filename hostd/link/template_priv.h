@@ -63,6 +63,8 @@ struct template_waiter {
 /* The runner of a base ("python"), or NULL for an unknown base. */
 const char *base_runner(const char *base);
 const char *base_image(const char *base); /* its name in images.json */
+/* Code of a short run by the lane, or NULL (first_run.h). */
+const char *base_first_run(const char *base);
 bool shape_has_preload(const struct shape *s);
 bool shape_is_same(const struct shape *a, const struct shape *b);
 /* "lbb/python with 1 vCPU and 1024 MiB" */

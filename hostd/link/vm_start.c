@@ -60,11 +60,7 @@ int vm_bind_put(const struct vm *vm, struct bytes *out)
 	return rc;
 }
 
-/*
- * A description of its own for the process: a shared one would let a VMM that
- * was taken over move the offset or set locks and flags for all other VMs.
- */
-static int reopen(int fd, int *ret_fd)
+int link_reopen(int fd, int *ret_fd)
 {
 	char path[40];
 
@@ -74,13 +70,14 @@ static int reopen(int fd, int *ret_fd)
 }
 
 struct shared_fds {
-	int state, mem, init, root;
+	int state, mem, touched, init, root;
 };
 
 static void shared_close(struct shared_fds *f)
 {
 	fd_close(&f->state);
 	fd_close(&f->mem);
+	fd_close(&f->touched);
 	fd_close(&f->init);
 	fd_close(&f->root);
 }
@@ -88,14 +85,17 @@ static void shared_close(struct shared_fds *f)
 /* State and memory, unless they are its own. */
 static int shared_open(const struct template *t, struct shared_fds *f)
 {
-	int rc = f->state < 0 ? reopen(t->files.state_fd, &f->state) : 0;
+	bool is_own = f->state >= 0;
+	int rc = is_own ? 0 : link_reopen(t->files.state_fd, &f->state);
 
-	if (!rc && f->mem < 0)
-		rc = reopen(t->files.mem_fd, &f->mem);
+	if (!rc && !is_own)
+		rc = link_reopen(t->files.mem_fd, &f->mem);
+	if (!rc && !is_own && t->files.touched_fd >= 0)
+		rc = link_reopen(t->files.touched_fd, &f->touched);
 	if (!rc)
-		rc = reopen(t->init_fd, &f->init);
+		rc = link_reopen(t->init_fd, &f->init);
 	if (!rc)
-		rc = reopen(t->root_fd, &f->root);
+		rc = link_reopen(t->root_fd, &f->root);
 	return rc;
 }
 
@@ -105,8 +105,8 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 {
 	struct template *t = vm->t;
 	uint64_t disk = (uint64_t)vm->spec.limits.disk_mib << 20;
-	__attribute__((cleanup(shared_close))) struct shared_fds fds = {-1, -1,
-									-1, -1};
+	__attribute__((cleanup(shared_close))) struct shared_fds fds = {
+		-1, -1, -1, -1, -1};
 	_cleanup_fd_ int peer = -1, disk_fd = -1;
 	int files[3] = {-1, -1, -1};
 	struct vmm_args a = {
@@ -156,6 +156,7 @@ int vm_process_start(struct vm *vm, const struct vmm_ops *ops,
 	vm->base_mem_bytes = sparse_allocated(fds.mem);
 	a.state_fd = fds.state;
 	a.mem_fd = fds.mem;
+	a.touched_fd = fds.touched;
 	a.init_fd = fds.init;
 	a.root_fd = fds.root;
 	a.disk_fd = disk_fd;

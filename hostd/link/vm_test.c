@@ -23,14 +23,19 @@ static void test_good(void **state)
 }
 
 /* Exactly the descriptors that it needs, its own session, no environment:
- * 0 1 2, state, mem, three disks, control, channel. */
+ * 0 1 2, state, mem, three disks, control, channel; the touched pages if its
+ * template knows them. */
 static void test_world(void **state)
 {
-	struct seen s = {.destroy_on_end = 1};
+	struct seen s = {.destroy_on_end = 1}, t = s;
 
 	(void)state;
 	play("bsw", &s);
 	assert_string_equal(s.result, "[10,1,0]");
+	entry_touched = "pages";
+	play("bsw", &t);
+	entry_touched = NULL;
+	assert_string_equal(t.result, "[11,1,0]");
 }
 
 /* H10, H11 and the deadlines. */

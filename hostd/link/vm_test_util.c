@@ -173,6 +173,8 @@ static void key_now(char hex[KEY_HEX_BYTES])
 	bytes_finish(&b);
 }
 
+const char *entry_touched;
+
 void entry_put(const char *script)
 {
 	struct cache c = {lnk->cache_fd, &lnk->hashes};
@@ -188,6 +190,10 @@ void entry_put(const char *script)
 	key_now(key);
 	assert_int_equal(cache_making_begin(&c, key, &m, &e), 0);
 	assert_int_equal(fd_write_all(m.state_fd, script, strlen(script)), 0);
+	if (entry_touched)
+		assert_int_equal(fd_write_all(m.touched_fd, entry_touched,
+					      strlen(entry_touched)),
+				 0);
 	assert_int_equal(ftruncate(m.mem_fd, 1 << 20), 0);
 	assert_int_equal(ftruncate(m.disk_fd, 1 << 20), 0);
 	assert_int_equal(pwrite(m.disk_fd, "d", 1, 8192), 1);

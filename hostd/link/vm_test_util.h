@@ -45,6 +45,8 @@ extern const char *const *run_env;
 extern size_t run_code_len; /* of the command that play() gives */
 
 int setup(void **state); /* ends by link_remove */
+/* What an entry's file of touched pages holds; NULL = it has none. */
+extern const char *entry_touched;
 /* The script of the VMs from now on. */
 void entry_put(const char *script);
 /* Plays `script` until the VM is gone. */

@@ -25,6 +25,7 @@ struct vmm_args {
 	/* borrowed, duplicated into the child; -1 = none */
 	int kernel_fd;	      /* cold boot */
 	int state_fd, mem_fd; /* restore */
+	int touched_fd;	      /* the same, and may be -1 all the same */
 	int init_fd, root_fd, disk_fd;
 	int channel_fd;
 	int boot_log_fd;

@@ -65,7 +65,7 @@ static int child_fd(struct command_line *c, int fd)
 static void args_fill(struct command_line *c, const struct link *l,
 		      const struct vmm_args *a, int control_fd, uint32_t uid)
 {
-	char cap[40] = "";
+	char cap[40] = "", touched[40] = "";
 
 	arg(c, "hutch-vmm");
 	if (a->kernel_fd >= 0) {
@@ -77,7 +77,11 @@ static void args_fill(struct command_line *c, const struct link *l,
 		int state = child_fd(c, a->state_fd);
 
 		arg(c, "--restore");
-		arg(c, "state=fd:%d,mem=fd:%d", state, child_fd(c, a->mem_fd));
+		if (a->touched_fd >= 0)
+			snprintf(touched, sizeof(touched), ",touched=fd:%d",
+				 child_fd(c, a->touched_fd));
+		arg(c, "state=fd:%d,mem=fd:%d%s", state, child_fd(c, a->mem_fd),
+		    touched);
 	}
 	arg(c, "--mem");
 	arg(c, "%u", a->ram_mib);
