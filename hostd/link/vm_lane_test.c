@@ -467,7 +467,7 @@ static void test_destroyed(void **state)
 static void claim_stop(struct pooled *p)
 {
 	pooled_claim(p);
-	test_loop_for(50);
+	loop_for(50);
 	loop_stop(loop);
 }
 

@@ -184,7 +184,7 @@ static void test_snapshot_removed(void **state)
 						  &pooled_ops, &p, &e),
 				 -1);
 		assert_int_equal(e.code, ERR_UNAVAILABLE);
-		test_loop_for(20);
+		loop_for(20);
 	}
 	assert_true(list_is_empty(&lnk->jobs));
 	vm_destroy(p.vm);

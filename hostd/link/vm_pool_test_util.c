@@ -33,26 +33,11 @@ static void on_pool_gone(void *ctx, enum end_reason why, const char *text)
 
 const struct vm_pool_ops pooled_ops = {on_waiting, on_pool_gone};
 
-static void on_slice(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-void test_loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_slice};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-	loop_timer_stop(loop, &t);
-}
-
 static void template_await(void)
 {
 	for (int i = 0; !template_is_ready(lnk, &test_shape); i++) {
 		assert_true(i < 1000);
-		test_loop_for(2);
+		loop_for(2);
 	}
 }
 
@@ -70,7 +55,7 @@ void pooled_clean(void)
 {
 	for (int i = 0; !list_is_empty(&lnk->vmms); i++) {
 		assert_true(i < 1000);
-		test_loop_for(2);
+		loop_for(2);
 	}
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	for (size_t i = 0; i < sizeof(lnk->uid_used) / 8; i++)

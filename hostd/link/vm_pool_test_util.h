@@ -19,8 +19,6 @@ struct pooled {
 };
 extern const struct vm_pool_ops pooled_ops;
 
-/* Run the loop for a while. */
-void test_loop_for(int64_t ms);
 /* Put the script into the cache and restore a VM for the pool. */
 void pooled_begin(struct pooled *p, const char *script);
 /* From the start to the end, whoever hears of that. */

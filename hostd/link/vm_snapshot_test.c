@@ -27,14 +27,6 @@ static void take_and_kill(struct seen *s)
 	assert_int_equal(vm_kill(s->vm, 1, 0), 0);
 }
 
-/* A worker closes what it had open a little after that is seen. */
-static void fds_are(unsigned want)
-{
-	for (int i = 0; i < 500 && fds_open() != want; i++)
-		loop_for(10);
-	assert_int_equal(fds_open(), want);
-}
-
 static void take_and_begin(void)
 {
 	struct snapshot_from f;

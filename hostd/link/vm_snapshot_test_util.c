@@ -40,20 +40,6 @@ void take(struct seen *s)
 	assert_int_equal(vm_stop(s->vm), -EAGAIN);
 }
 
-static void on_stop_loop(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-void loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_stop_loop};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-}
-
 void times_set(int64_t ms)
 {
 	lnk->times.bind_ms = LONG_MS;

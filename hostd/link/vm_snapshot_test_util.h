@@ -20,7 +20,6 @@ extern struct taken {
 
 int n_folders(void);
 void take(struct seen *s); /* an `on_start` */
-void loop_for(int64_t ms);
 /* On a busy host nothing but a deadline that is waited for is short. */
 void times_set(int64_t ms);
 int setup_patient(void **state);

@@ -21,20 +21,6 @@ static bool is_there(const char *name)
 	return !fstatat(lnk->state_fd, path, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-static void on_stop_loop(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-static void loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_stop_loop};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-}
-
 static bool keep_none(void *ctx, const char *sandbox)
 {
 	(void)ctx;
@@ -103,7 +89,7 @@ static void test_stop_and_go_on(void **state)
 		assert_int_equal(s.bound, 0);
 		stop(&s); /* another VM's disk takes the name */
 	}
-	assert_int_equal(fds_open(), fds);
+	fds_are(fds);
 	vm_stopped_remove(lnk, test_spec.sandbox);
 	loop_for(200);
 	assert_false(is_there(""));
@@ -152,7 +138,7 @@ static void test_steps_that_fail(void **state)
 			fail_msg("script %s: '%s' '%s'", t[i].script, s.error,
 				 s.text);
 		assert_int_equal(s.stopped, *t[i].error != 0);
-		assert_int_equal(fds_open(), fds);
+		fds_are(fds);
 	}
 }
 

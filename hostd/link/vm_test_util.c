@@ -233,6 +233,48 @@ unsigned fds_open(void)
 	return n;
 }
 
+static void on_stop_loop(struct loop_timer *t)
+{
+	(void)t;
+	loop_stop(loop);
+}
+
+void loop_for(int64_t ms)
+{
+	struct loop_timer t = {.fn = on_stop_loop};
+
+	loop_timer_set(loop, &t, ms);
+	assert_int_equal(loop_run(loop), 0);
+	/* Something else may have stopped the loop, and `t` is ours. */
+	loop_timer_stop(loop, &t);
+}
+
+static void fds_say(void)
+{
+	char name[300], what[200];
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *de;
+
+	while ((de = readdir(d))) {
+		ssize_t n = readlinkat(dirfd(d), de->d_name, what,
+				       sizeof(what) - 1);
+
+		snprintf(name, sizeof(name), "%s", de->d_name);
+		what[n < 0 ? 0 : n] = '\0';
+		print_message("# %s %s\n", name, what);
+	}
+	closedir(d);
+}
+
+void fds_are(unsigned want)
+{
+	for (int i = 0; i < 500 && fds_open() != want; i++)
+		loop_for(10);
+	if (fds_open() != want)
+		fds_say();
+	assert_int_equal(fds_open(), want);
+}
+
 const struct vm_spec test_spec = {
 	.base = "lbb/python",
 	.limits = {1, 128, 256},
