@@ -123,15 +123,50 @@ def one(folder, rows):
         check(c.end)
 
 
+def working_set(folder, n):
+    """Milliseconds from the restore to a result, with the pages that the
+    template's first run touched and without, from a warm page cache and from a
+    cold one; and page faults of the process."""
+    rows = {}
+    for _ in range(n):
+        for cache in ("warm", "cold"):
+            for has_touched in (True, False):
+                if cache == "cold":
+                    restored.make_cold(os.path.join(folder, "mem"))
+                with restored.Restored("python", folder, 1024,
+                                       has_touched=has_touched) as g:
+                    g.lane_wait()
+                    cmd = g.lane_start(CODE, INPUT,
+                                       bind=g.bind_payload(mem=LIMIT_BYTES))
+                    g.wait(lambda: g.commands[cmd].end, 60)
+                    took = since_ms(g.t0)
+                    check(g.commands[cmd].end)
+                    rows.setdefault((cache, has_touched), []).append(
+                        (took, monitors.faults(g.proc.pid)))
+    return rows
+
+
+def working_set_rows(table, folder, n):
+    if not os.path.exists(os.path.join(folder, "touched")):
+        return
+    for (cache, has_touched), runs in working_set(folder, n).items():
+        name = (f"python: restored to result, {cache} page cache, "
+                f"{'with' if has_touched else 'without'} the working set")
+        table.add(name, "hutch", [ms for ms, _ in runs], "ms")
+        table.add("page faults of it", "hutch", [f for _, f in runs],
+                  "count")
+
+
 def python_rows(table, n, snapshot):
     rows = {k: [] for k in ("ready", "result", "result_cost", "refill",
                             "claimed", "claimed_cost", "own")}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("state", "mem", "disk"):
+        for name in os.listdir(snapshot):
             restored.copy_sparse(os.path.join(snapshot, name),
                                  os.path.join(folder, name))
         for _ in range(n):
             one(folder, rows)
+        working_set_rows(table, folder, max(1, n // 5))
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
     table.add("python: restored to the bell", "hutch", rows["ready"], "ms")

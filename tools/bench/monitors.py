@@ -91,6 +91,13 @@ def guest_range(pid, ram_bytes):
     raise ValueError(f"no {ram_bytes} bytes of guest memory in {pid}")
 
 
+def faults(pid):
+    """Page faults of the process so far, minor and major."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return int(fields[7]) + int(fields[9])
+
+
 def own_memory(pid, ram_bytes):
     """KiB private to the monitor, all but guest RAM."""
     low, high = guest_range(pid, ram_bytes)

@@ -32,10 +32,19 @@ def take_snapshot(machine, folder):
     return took
 
 
-class Restored(vm.VM):
-    """Like vm.VM, but its guest already waits for BIND."""
+def make_cold(path):
+    """None of the file is in the page cache: as after the host's start."""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
 
-    def __init__(self, template, snapshot, mem, vcpus=1):
+
+class Restored(vm.VM):
+    """Like vm.VM, but its guest already waits for BIND.  has_touched: with the
+    pages that the template's first run touched, where they are known."""
+
+    def __init__(self, template, snapshot, mem, vcpus=1, has_touched=True):
         self.verbose = False
         self.dir = tempfile.mkdtemp(prefix="hutch-bench-")
         self.log = self.buf = b""
@@ -55,9 +64,12 @@ class Restored(vm.VM):
         disk = os.path.join(self.dir, "disk")
         copy_sparse(os.path.join(snapshot, "disk"), disk)
         build = vm.BUILD
+        source = f"state={snapshot}/state,mem={snapshot}/mem"
+        if has_touched and os.path.exists(f"{snapshot}/touched"):
+            source += f",touched={snapshot}/touched"
         argv = [
             os.path.join(build, "hutch-vmm"),
-            "--restore", f"state={snapshot}/state,mem={snapshot}/mem",
+            "--restore", source,
             "--mem", str(mem), "--vcpus", str(vcpus),
             "--disk", os.path.join(build, "guest/init.erofs") + ",ro",
             "--disk", os.path.join(build, "images", template + ".erofs")
