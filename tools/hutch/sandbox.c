@@ -2,9 +2,9 @@
  * hutch sandbox: sandboxes that are held, from the command line.
  *
  * create prints an id; exec runs a program in it and run a file of code, with
- * the output as it comes and the exit status; stop, resume and rm are one call
- * each.  Options of exec stand before the sandbox: what follows its id is the
- * program's.
+ * the output as it comes and the exit status; stop and resume are one call
+ * each, and wait until it is done; rm is one call.  Options of exec stand
+ * before the sandbox: what follows its id is the program's.
  */
 #include "../../hostd/http/utf8.h"
 #include "../../hostd/surface/lbb/lbb.h"
@@ -20,6 +20,7 @@
 
 #define CREATE_SLICE_MS 500
 #define SLICE_MS	"500"
+#define SETTLE_SLICE_MS 200
 #define MS_PER_S	1000
 #define ID_BYTES	CLI_ID_BYTES
 
@@ -427,33 +428,50 @@ static int run_file(struct verb *v, struct err *e)
 	return rc;
 }
 
-static int one_call(struct verb *v, const char *method, const char *path,
-		    struct err *e)
+/* A call on the sandbox, in place of what `a` had. */
+static int sandbox_call(struct verb *v, const char *method, const char *path,
+			struct answer *a, struct err *e)
 {
 	_cleanup_bytes_ struct bytes full = {0};
-	_cleanup_answer_ struct answer a = {0};
 
+	answer_finish(a);
 	if (cli_path(v->c, &full, path, "sandbox", v->args.rest[0], NULL))
 		return no_memory(e);
-	if (cli_call(v->c, method, (char *)full.data, NULL, NULL, &a, e))
-		return -1;
-	say(v->c, &a);
-	return 0;
+	return cli_call(v->c, method, (char *)full.data, NULL, NULL, a, e);
+}
+
+/* The call, and until it is done: a large sandbox is long on its way. */
+static int call_until(struct verb *v, const char *method, const char *path,
+		      const char *on_its_way, struct err *e)
+{
+	_cleanup_answer_ struct answer a = {0};
+	int rc = sandbox_call(v, method, path, &a, e);
+	char status[32];
+
+	while (!rc && !strcmp(answer_text(a.root, "status", status,
+					  sizeof(status), ""),
+			      on_its_way)) {
+		usleep(SETTLE_SLICE_MS * 1000);
+		rc = sandbox_call(v, "GET", "/v1/sandboxes/get", &a, e);
+	}
+	if (!rc)
+		say(v->c, &a);
+	return rc;
 }
 
 static int stop(struct verb *v, struct err *e)
 {
-	return one_call(v, "POST", "/v1/sandboxes/stop", e);
+	return call_until(v, "POST", "/v1/sandboxes/stop", "stopping", e);
 }
 
 static int resume(struct verb *v, struct err *e)
 {
-	return one_call(v, "POST", "/v1/sandboxes/resume", e);
+	return call_until(v, "POST", "/v1/sandboxes/resume", "starting", e);
 }
 
 static int rm(struct verb *v, struct err *e)
 {
-	return one_call(v, "DELETE", "/v1/sandboxes", e);
+	return call_until(v, "DELETE", "/v1/sandboxes", "", e);
 }
 
 static const struct {
