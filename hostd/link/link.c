@@ -26,7 +26,7 @@ static const struct link_times times_stock = {
 	.start_ms = 10000,
 	.runner_ms = 60000,
 	.overrun_ms = 5000,
-	.snapshot_ms = 60000,
+	.snapshot_ms = 5 * 60000,
 	.lane_ms = 2000,
 	.finish_ms = 2000,
 };

@@ -7,7 +7,7 @@
 # sandbox under load that is stopped and resumed again and again.  One TAP line a
 # check.
 # Usage: check-stock.sh [TEMPLATE...], default lbb/shell lbb/python lbb/node.
-# test: timeout=1320 beside=yes
+# test: timeout=2000 beside=yes
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
@@ -90,4 +90,4 @@ load_rounds=4
 echo "$load_rounds" >"$payload/load-rounds"
 
 echo "# booting it"
-"$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-1200}"
+"$here/l1.sh" "$payload" "${HUTCH_STOCK_SECONDS:-1800}"

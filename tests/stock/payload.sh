@@ -15,7 +15,7 @@ mkdir -p $traces
 
 up() { cut -d' ' -f1 /proc/uptime; }
 say() { sed 's/^/# /' | cut -c1-160; }
-CHECK_SECONDS=200 # 45 alone, 105 on a busy host
+CHECK_SECONDS=400 # 45 alone, 180 on a busy host
 
 # What hangs, and where: the VMMs' threads, and what they did last.
 show_hang() {
