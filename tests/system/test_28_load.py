@@ -28,7 +28,7 @@ sys.path.insert(0, os.path.join(TOP, "tests/guest"))
 import vm  # noqa: E402
 
 ROUNDS = 20
-ROUNDS_HTTP = 20 if IS_LONG else 3
+ROUNDS_HTTP = 20 if IS_LONG else 2
 STREAMS = 8
 LINES = 2           # of each stream between two snapshots, at least
 PAD = 500
