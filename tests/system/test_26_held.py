@@ -482,7 +482,7 @@ def cli():
     p = hutch("--json", *state, "sandbox", "exec", sandbox, "echo", "x")
     equal(json.loads(p.stdout)["stdout"]["tail"], "x\n")
     # It lives: it is listed before what ended after it was made.
-    destroyed(client(), hold(client(), idle_seconds=60))
+    box("rm", box("create", "--template", SHELL).stdout.strip())
     rows = hutch("ps", *state).stdout.splitlines()[1:]
     words = [r.split()[1] for r in rows]
     assert words.index("running") == 0 and "destroyed" in words, rows
@@ -499,17 +499,24 @@ def cli():
 @case("the command line: Ctrl-C removes the sandbox that create had begun, "
       "and cancels what exec had")
 def cli_interrupted():
-    c = client()
+    client()
+
+    def status_of(what):
+        p = hutch("show", what, "--json", "--state", d.state)
+        return json.loads(p.stdout)["status"]
+
     status, out, err = interrupted(d, "sandbox", "create", "--template", SHELL)
     equal((status, out), (130, ""), err)
     box = re.search(r"interrupted; (sbx_\w+) is removed", err).group(1)
-    wait_until(lambda: c.sandbox(box)["status"] == "destroyed", WAIT_S,
+    wait_until(lambda: status_of(box) == "destroyed", WAIT_S,
                "it is destroyed")
-    box = hold(c)
+    box = hutch("sandbox", "create", "--template", SHELL, "--state",
+                d.state).stdout.strip()
     status, out, err = interrupted(d, "sandbox", "exec", box, "sleep", "600")
     equal((status, out), (130, ""), err)
-    ended(c, re.search(r"cancelled; (cmd_\w+)", err).group(1))
-    destroyed(c, box)
+    equal(status_of(re.search(r"cancelled; (cmd_\w+)", err).group(1)),
+          "cancelled")
+    equal(hutch("sandbox", "rm", box, "--state", d.state).returncode, 0)
 
 
 @case("a VM that is killed while it stops leaves nothing of its memory")
