@@ -27,6 +27,7 @@ but those whose head says `lane=only`; a long run does both.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import os
 import re
@@ -247,6 +248,22 @@ def show_new_lines(log, is_live):
             say("        " + line)
 
 
+own_pids = set()  # of tests that run: their status is Popen's
+pids_lock = threading.Lock()
+
+
+def reap_orphans():
+    """Those that a test left to us: zombies count as processes of their user,
+    and VMMs of all daemons share a few users."""
+    with pids_lock, contextlib.suppress(ChildProcessError):
+        while True:
+            dead = os.waitid(os.P_ALL, 0,
+                             os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if dead is None or dead.si_pid in own_pids:
+                return
+            os.waitpid(dead.si_pid, os.WNOHANG)
+
+
 def run(t, args, is_live):
     """Runs `t` to its end.  Its output goes straight to the log file: with a
     pipe, a process that it left behind would keep us waiting."""
@@ -256,11 +273,14 @@ def run(t, args, is_live):
     start = time.monotonic()
     is_late, status = False, None
     with open(log_path, "wb") as out, open(log_path, "rb") as log:
-        p = subprocess.Popen(t.argv, cwd=TOP, stdin=subprocess.DEVNULL,
-                             stdout=out, stderr=subprocess.STDOUT,
-                             env=environment(t, tmp, args, case),
-                             start_new_session=True)
+        with pids_lock:
+            p = subprocess.Popen(t.argv, cwd=TOP, stdin=subprocess.DEVNULL,
+                                 stdout=out, stderr=subprocess.STDOUT,
+                                 env=environment(t, tmp, args, case),
+                                 start_new_session=True)
+            own_pids.add(p.pid)
         while status is None:
+            reap_orphans()
             try:
                 status = p.wait(0.2 if is_live else 1)
             except subprocess.TimeoutExpired:
@@ -269,6 +289,7 @@ def run(t, args, is_live):
             if not is_late and time.monotonic() - start > t.timeout_s:
                 is_late = True
                 kill_group(p.pid)
+    own_pids.discard(p.pid)
     kill_group(p.pid)
     t.seconds = time.monotonic() - start
     with open(log_path, errors="replace") as f:

@@ -46,9 +46,9 @@ struct engine;
 /* Of a snapshot, which need not expire. */
 #define ENGINE_SNAPSHOT_SECONDS_MIN 60
 #define ENGINE_SNAPSHOT_SECONDS_MAX 31536000
-#define ENGINE_COMMANDS_RUNNING_MAX	  8
-#define ENGINE_COMMANDS_WAITING_MAX	  32
-#define ENGINE_FILES_WAITING_MAX	  32
+#define ENGINE_COMMANDS_RUNNING_MAX 8
+#define ENGINE_COMMANDS_WAITING_MAX 32
+#define ENGINE_FILES_WAITING_MAX    32
 /* Of a call on files: what the guest may take, and until it is answered; under
  * the 120 s after which clients call it lost. */
 #define ENGINE_FILE_TIMEOUT_MS 75000
