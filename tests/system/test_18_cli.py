@@ -372,7 +372,7 @@ def daemon_ends():
         d.kill()
         out, err = p.communicate(timeout=60)
         command = re.search(r"`hutch show (cmd_\w+)` tells", err).group(1)
-        assert p.returncode == 69 and "try again" not in err, (p, err)
+        assert p.returncode == 75 and "try again" not in err, (p, err)
         if is_json:
             equal(json.loads(out)["command"], command)
     d.start()
