@@ -354,7 +354,8 @@ def kill():
 @case("a daemon that ends in a run: its ids are said, not \"try again\"")
 def daemon_ends():
     d = Daemon(STATE + "-ends").start()
-    f = os.path.join(DIR, "tick.py")
+    f = write("tock.py", "import time\ndef run(i, c):\n"
+              "    print('begun', flush=True)\n    time.sleep(600)\n")
     for is_json in (False, True):
         if not d.is_alive():
             d.start()
