@@ -219,6 +219,18 @@ int cli_call_bytes(struct cli *c, const char *method, const char *path,
 	return exchange(c, method, path, body, key, ret, e);
 }
 
+int cli_begin(struct cli *c, const char *path, const struct bytes *body,
+	      const char *key, struct answer *ret, struct err *e)
+{
+	int rc = cli_call(c, "POST", path, body, key, ret, e);
+
+	if (!rc || !cli_is_interrupted || c->http_status)
+		return rc;
+	c->http.is_cancelled = NULL;
+	answer_finish(ret);
+	return cli_call(c, "POST", path, body, key, ret, e);
+}
+
 int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
 		   struct answer *ret, struct err *e)
 {

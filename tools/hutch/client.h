@@ -77,6 +77,14 @@ int cli_call_bytes(struct cli *c, const char *method, const char *path,
 		   const struct bytes *body, const char *key,
 		   struct answer *ret, struct err *e);
 
+/*
+ * A POST that begins something.  When Ctrl-C ends the call before it is
+ * answered it is made again, by its key and to its end: what has begun is known
+ * then, and the caller, who looks at cli_is_interrupted, can end it.
+ */
+int cli_begin(struct cli *c, const char *path, const struct bytes *body,
+	      const char *key, struct answer *ret, struct err *e);
+
 /* A POST that is answered with JSON lines (http.on_body reads them). */
 int cli_call_lines(struct cli *c, const char *path, const struct bytes *body,
 		   struct answer *ret, struct err *e);

@@ -188,7 +188,7 @@ static int send_run(struct run *r, const char *path, const struct bytes *body,
 
 	for (;;) {
 		answer_finish(&r->last);
-		if (!cli_call(r->c, "POST", path, body, r->key, &r->last, e)) {
+		if (!cli_begin(r->c, path, body, r->key, &r->last, e)) {
 			progress_clear(&r->progress);
 			return 0;
 		}
@@ -212,21 +212,11 @@ static int start(struct run *r, const struct bytes *body, struct err *e)
 	if (send_run(r, (char *)path.data, body, e)) {
 		if (!cli_is_interrupted)
 			return -1;
-		if (is_full(e))
+		if (r->c->http_status)
 			return cli_interrupted(r->c, e, "nothing was started");
-		/* It may have arrived: the same key finds it, to end it. */
-		r->c->http.is_cancelled = NULL;
-		answer_finish(&r->last);
-		if (cli_call(r->c, "POST", (char *)path.data, body, r->key,
-			     &r->last, e)) {
-			if (r->c->http_status)
-				return cli_interrupted(r->c, e,
-						       "nothing was started");
-			return cli_interrupted(r->c, e,
-					       "hutch run %.60s --key %.60s "
-					       "finds the run",
-					       r->source.file, r->key);
-		}
+		return cli_interrupted(
+			r->c, e, "hutch run %.60s --key %.60s finds the run",
+			r->source.file, r->key);
 	}
 	take_id(r->last.root, "sandbox", r->c->sandbox);
 	take_id(r->last.root, "command", r->c->command);

@@ -99,8 +99,19 @@ static int post(struct verb *v, const char *path, const char *sandbox,
 
 	if (body->rc || cli_path(v->c, &full, path, "sandbox", sandbox, NULL))
 		return no_memory(e);
-	return cli_call(v->c, "POST", (char *)full.data, &body->buf, v->key, a,
-			e);
+	return cli_begin(v->c, (char *)full.data, &body->buf, v->key, a, e);
+}
+
+/* A call on a sandbox, in place of what `a` had. */
+static int sandbox_call(struct verb *v, const char *method, const char *path,
+			const char *sandbox, struct answer *a, struct err *e)
+{
+	_cleanup_bytes_ struct bytes full = {0};
+
+	answer_finish(a);
+	if (cli_path(v->c, &full, path, "sandbox", sandbox, NULL))
+		return no_memory(e);
+	return cli_call(v->c, method, (char *)full.data, NULL, NULL, a, e);
 }
 
 static void say(const struct cli *c, const struct answer *a)
@@ -149,20 +160,14 @@ static int create_call(struct verb *v, uint64_t wait_ms, struct answer *a,
 }
 
 /* Ctrl-C: what has begun is removed, and its id said if that fails. */
-static int create_undo(struct verb *v, struct answer *a, struct err *e)
+static int create_undo(struct verb *v, struct err *e)
 {
-	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer gone = {0};
 
-	v->c->http.is_cancelled = NULL;
-	/* It may have arrived: the same key finds it. */
-	if (!v->c->sandbox[0] && create_call(v, 0, a, e))
+	if (!v->c->sandbox[0])
 		return cli_interrupted(v->c, e, "nothing is known to be made");
-	answer_text(a->root, "id", v->c->sandbox, CLI_ID_BYTES, "");
-	if (cli_path(v->c, &path, "/v1/sandboxes", "sandbox", v->c->sandbox,
-		     NULL))
-		return no_memory(e);
-	if (cli_call(v->c, "DELETE", (char *)path.data, NULL, NULL, &gone, e))
+	v->c->http.is_cancelled = NULL;
+	if (sandbox_call(v, "DELETE", "/v1/sandboxes", v->c->sandbox, &gone, e))
 		return cli_interrupted(v->c, e,
 				       "hutch sandbox rm %s removes "
 				       "what was made",
@@ -189,7 +194,7 @@ static int create(struct verb *v, struct err *e)
 		 progress_of_sandbox(&progress, a.root));
 	progress_clear(&progress);
 	if (cli_is_interrupted)
-		return create_undo(v, &a, e);
+		return create_undo(v, e);
 	if (rc)
 		return rc;
 	answer_text(a.root, "status", status, sizeof(status), "");
@@ -337,13 +342,6 @@ static int start_and_follow(struct verb *v, struct json_out *body,
 	int rc =
 		post(v, "/v1/sandboxes/commands", v->args.rest[0], body, &a, e);
 
-	if (rc && cli_is_interrupted) {
-		/* It may have arrived: the same key finds it, to end it. */
-		v->c->http.is_cancelled = NULL;
-		answer_finish(&a);
-		rc = post(v, "/v1/sandboxes/commands", v->args.rest[0], body,
-			  &a, e);
-	}
 	if (rc)
 		return rc;
 	answer_text(a.root, "id", id, sizeof(id), "");
@@ -380,7 +378,6 @@ static int exec(struct verb *v, struct err *e)
 static int check_template(struct verb *v, const char *file, struct err *e)
 {
 	const char *of_file = source_template_of(file);
-	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 	char name[72];
 
@@ -391,10 +388,7 @@ static int check_template(struct verb *v, const char *file, struct err *e)
 			       file);
 	if (!of_file)
 		return 0;
-	if (cli_path(v->c, &path, "/v1/sandboxes/get", "sandbox",
-		     v->args.rest[0], NULL))
-		return no_memory(e);
-	if (cli_call(v->c, "GET", (char *)path.data, NULL, NULL, &a, e))
+	if (sandbox_call(v, "GET", "/v1/sandboxes/get", v->args.rest[0], &a, e))
 		return -1;
 	answer_text(a.root, "template", name, sizeof(name), "");
 	if (strncmp(name, "lbb/", 4) || !strcmp(name, of_file))
@@ -428,31 +422,21 @@ static int run_file(struct verb *v, struct err *e)
 	return rc;
 }
 
-/* A call on the sandbox, in place of what `a` had. */
-static int sandbox_call(struct verb *v, const char *method, const char *path,
-			struct answer *a, struct err *e)
+/* POST, and until it is done: a large sandbox is long on its way. */
+static int post_until(struct verb *v, const char *path, const char *on_its_way,
+		      struct err *e)
 {
-	_cleanup_bytes_ struct bytes full = {0};
-
-	answer_finish(a);
-	if (cli_path(v->c, &full, path, "sandbox", v->args.rest[0], NULL))
-		return no_memory(e);
-	return cli_call(v->c, method, (char *)full.data, NULL, NULL, a, e);
-}
-
-/* The call, and until it is done: a large sandbox is long on its way. */
-static int call_until(struct verb *v, const char *method, const char *path,
-		      const char *on_its_way, struct err *e)
-{
+	const char *sandbox = v->args.rest[0];
 	_cleanup_answer_ struct answer a = {0};
-	int rc = sandbox_call(v, method, path, &a, e);
+	int rc = sandbox_call(v, "POST", path, sandbox, &a, e);
 	char status[32];
 
 	while (!rc && !strcmp(answer_text(a.root, "status", status,
 					  sizeof(status), ""),
 			      on_its_way)) {
 		usleep(SETTLE_SLICE_MS * 1000);
-		rc = sandbox_call(v, "GET", "/v1/sandboxes/get", &a, e);
+		rc = sandbox_call(v, "GET", "/v1/sandboxes/get", sandbox, &a,
+				  e);
 	}
 	if (!rc)
 		say(v->c, &a);
@@ -461,17 +445,23 @@ static int call_until(struct verb *v, const char *method, const char *path,
 
 static int stop(struct verb *v, struct err *e)
 {
-	return call_until(v, "POST", "/v1/sandboxes/stop", "stopping", e);
+	return post_until(v, "/v1/sandboxes/stop", "stopping", e);
 }
 
 static int resume(struct verb *v, struct err *e)
 {
-	return call_until(v, "POST", "/v1/sandboxes/resume", "starting", e);
+	return post_until(v, "/v1/sandboxes/resume", "starting", e);
 }
 
 static int rm(struct verb *v, struct err *e)
 {
-	return call_until(v, "DELETE", "/v1/sandboxes", "", e);
+	_cleanup_answer_ struct answer a = {0};
+	int rc = sandbox_call(v, "DELETE", "/v1/sandboxes", v->args.rest[0], &a,
+			      e);
+
+	if (!rc)
+		say(v->c, &a);
+	return rc;
 }
 
 static const struct {

@@ -79,8 +79,7 @@ static int create_call(struct verb *v, struct answer *a, struct err *e)
 	    cli_path(v->c, &path, SNAPSHOTS, "sandbox", v->args.rest[0], NULL))
 		rc = no_memory(e);
 	else
-		rc = cli_call(v->c, "POST", (char *)path.data, &j.buf, v->key,
-			      a, e);
+		rc = cli_begin(v->c, (char *)path.data, &j.buf, v->key, a, e);
 	json_out_finish(&j);
 	return rc;
 }
@@ -96,17 +95,12 @@ static int one_call(struct verb *v, const char *method, const char *route,
 	return cli_call(v->c, method, (char *)path.data, NULL, NULL, a, e);
 }
 
-/* Ctrl-C: the same key waits for what is being taken, so that it can be
- * removed. */
-static int create_undo(struct verb *v, struct err *e)
+/* Ctrl-C, and what was being taken is known by now. */
+static int create_undo(struct verb *v, const char *id, struct err *e)
 {
-	_cleanup_answer_ struct answer a = {0}, gone = {0};
-	char id[ID_BYTES];
+	_cleanup_answer_ struct answer gone = {0};
 
 	v->c->http.is_cancelled = NULL;
-	if (create_call(v, &a, e))
-		return cli_interrupted(v->c, e, "no snapshot was made");
-	answer_text(a.root, "id", id, sizeof(id), "");
 	if (one_call(v, "DELETE", SNAPSHOTS, id, &gone, e))
 		return cli_interrupted(
 			v->c, e, "hutch snapshot rm %s removes what was made",
@@ -120,11 +114,17 @@ static int create(struct verb *v, struct err *e)
 	char id[ID_BYTES];
 
 	if (create_call(v, &a, e))
-		return cli_is_interrupted ? create_undo(v, e) : -1;
+		return cli_is_interrupted
+			       ? cli_interrupted(v->c, e,
+						 "no snapshot was made")
+			       : -1;
+	answer_text(a.root, "id", id, sizeof(id), "");
+	if (cli_is_interrupted)
+		return create_undo(v, id, e);
 	if (v->c->is_json)
 		printf("%.*s\n", (int)a.root.len, a.root.at);
 	else
-		printf("%s\n", answer_text(a.root, "id", id, sizeof(id), ""));
+		printf("%s\n", id);
 	return 0;
 }
 
