@@ -9,6 +9,7 @@
 #include "../../hostd/http/utf8.h"
 #include "fd.h"
 #include "guest_proto.h"
+#include "pages.h"
 #include "source.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -107,52 +108,43 @@ static void say(const struct cli *c, const struct answer *a, const char *word)
 
 /* ---- list --------------------------------------------------------------- */
 
-static void print_row(struct json_span f)
+struct listing {
+	struct cli *c;
+	const char *sandbox, *path;
+};
+
+static int list_path(void *ctx, const char *cursor, struct bytes *out)
+{
+	const struct listing *l = ctx;
+
+	return call_path(l->c, out, FILES, l->sandbox, l->path, "cursor",
+			 cursor);
+}
+
+static bool print_row(void *ctx, struct json_span f)
 {
 	_cleanup_bytes_ struct bytes path = {0};
 	char type[16], mode[8], at[40];
 
-	answer_text(f, "type", type, sizeof(type), "?");
-	printf("%-9s %s %10" PRId64 " %s ", type,
+	(void)ctx;
+	printf("%-9s %s %10" PRId64 " %s ",
+	       answer_text(f, "type", type, sizeof(type), "?"),
 	       answer_text(f, "mode", mode, sizeof(mode), ""),
 	       answer_int(f, "size", 0),
 	       answer_text(f, "modified_at", at, sizeof(at), "-"));
 	if (!path_bytes(f, &path))
 		print_name(path.data, path.len);
 	printf("%s\n", strcmp(type, "directory") ? "" : "/");
+	return true;
 }
 
 int files_list(struct cli *c, const char *const *words, size_t n, struct err *e)
 {
-	char cursor[2 * GP_FILE_NAME_BYTES_MAX + 1] = "";
-	bool has_more = true;
+	struct listing l = {c, words[0], n > 1 ? words[1] : NULL};
+	const struct pages p = {list_path, print_row, &l};
 
 	c->http.timeout_ms = FILES_WAIT_MS;
-	while (has_more) {
-		_cleanup_bytes_ struct bytes path = {0};
-		_cleanup_answer_ struct answer a = {0};
-		struct json_span data;
-		struct json_member m;
-		struct json_iter it;
-
-		if (call_path(c, &path, FILES, words[0],
-			      n > 1 ? words[1] : NULL, "cursor",
-			      *cursor ? cursor : NULL))
-			return no_memory(e);
-		if (cli_call(c, "GET", (char *)path.data, NULL, NULL, &a, e))
-			return -1;
-		if (c->is_json)
-			printf("%.*s\n", (int)a.root.len, a.root.at);
-		if (!c->is_json && json_at(a.root, "data", &data)) {
-			json_iter_begin(&it, data);
-			while (json_iter_next(&it, &m))
-				print_row(m.value);
-		}
-		has_more = answer_bool(a.root, "has_more");
-		answer_text(a.root, "next_cursor", cursor, sizeof(cursor), "");
-		has_more = has_more && *cursor;
-	}
-	return 0;
+	return pages_read(c, &p, e);
 }
 
 /* ---- get ---------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "output.h"
+#include "pages.h"
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,7 +72,9 @@ static const char *const live[] = {"running", "starting", "stopping", "stopped",
 #define LIVE (sizeof(live) / sizeof(*live))
 
 struct ps {
+	struct cli *c;
 	const char *status, *template_name;
+	const char *of;	   /* the status that is listed now; NULL = all */
 	uint64_t limit, n; /* rows at most, rows printed */
 	bool has_more;
 };
@@ -93,70 +96,63 @@ static void print_head(void)
 	       "TEMPLATE", "N", "MIB", "CREATED (UTC)", "COMMAND");
 }
 
-static int ps_page(struct cli *c, const struct ps *p, const char *status,
-		   const char *cursor, struct answer *a, struct err *e)
+static int ps_path(void *ctx, const char *cursor, struct bytes *out)
 {
-	_cleanup_bytes_ struct bytes path = {0};
+	const struct ps *p = ctx;
 	char limit[24];
 
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)p->limit);
-	if (cli_path(c, &path, "/v1/sandboxes", "limit", limit, "status",
-		     status, "template", p->template_name, "cursor", cursor,
-		     NULL))
-		return err_set(e, ERR_INTERNAL, NULL, "no memory");
-	return cli_call(c, "GET", (char *)path.data, NULL, NULL, a, e);
+	return cli_path(p->c, out, "/v1/sandboxes", "limit", limit, "status",
+			p->of, "template", p->template_name, "cursor", cursor,
+			NULL);
 }
 
-/* Rows with this status (NULL: that do not live) until there are `limit`. */
-static int ps_list(struct cli *c, struct ps *p, const char *status,
-		   struct err *e)
+/* Rows until there are `limit`; of all without a status: that do not live. */
+static bool ps_row(void *ctx, struct json_span v)
 {
-	char cursor[CLI_ID_BYTES] = "";
-	bool has_more;
+	struct ps *p = ctx;
 
-	do {
-		_cleanup_answer_ struct answer a = {0};
-		struct json_member m;
-		struct json_span data;
-		struct json_iter it;
+	if (!p->of && is_live(v))
+		return true;
+	p->has_more = p->n == p->limit;
+	if (p->has_more)
+		return false;
+	if (!p->n++)
+		print_head();
+	print_row(v);
+	return true;
+}
 
-		if (ps_page(c, p, status, *cursor ? cursor : NULL, &a, e))
-			return -1;
-		has_more = answer_bool(a.root, "has_more");
-		answer_text(a.root, "next_cursor", cursor, sizeof(cursor), "");
-		if (!json_at(a.root, "data", &data))
-			continue;
-		json_iter_begin(&it, data);
-		while (json_iter_next(&it, &m)) {
-			if (!status && is_live(m.value))
-				continue;
-			if (p->n == p->limit) {
-				p->has_more = true;
-				return 0;
-			}
-			if (!p->n++)
-				print_head();
-			print_row(m.value);
-		}
-	} while (has_more && *cursor);
+/* With --json a page, as the daemon has it. */
+static int ps_json(struct cli *c, struct ps *p, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+
+	p->of = p->status;
+	if (ps_path(p, NULL, &path))
+		return err_set(e, ERR_INTERNAL, NULL, "no memory");
+	if (cli_call(c, "GET", (char *)path.data, NULL, NULL, &a, e))
+		return -1;
+	printf("%.*s\n", (int)a.root.len, a.root.at);
 	return 0;
 }
 
 static int ps(struct cli *c, struct ps *p, struct err *e)
 {
-	_cleanup_answer_ struct answer a = {0};
+	const struct pages pages = {ps_path, ps_row, p};
 	int rc = 0;
 
-	if (c->is_json) {
-		rc = ps_page(c, p, p->status, NULL, &a, e);
-		if (!rc)
-			printf("%.*s\n", (int)a.root.len, a.root.at);
-		return rc;
+	p->c = c;
+	if (c->is_json)
+		return ps_json(c, p, e);
+	for (size_t i = 0; !rc && !p->status && i < LIVE; i++) {
+		p->of = live[i];
+		rc = pages_read(c, &pages, e);
 	}
-	for (size_t i = 0; !rc && !p->status && i < LIVE; i++)
-		rc = ps_list(c, p, live[i], e);
+	p->of = p->status;
 	if (!rc)
-		rc = ps_list(c, p, p->status, e);
+		rc = pages_read(c, &pages, e);
 	if (!rc && !p->n)
 		print_head();
 	if (p->has_more)

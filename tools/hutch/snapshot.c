@@ -5,6 +5,7 @@
  */
 #include "../../hostd/engine/engine.h"
 #include "commands.h"
+#include "pages.h"
 #include <string.h>
 
 #define ID_BYTES  64
@@ -128,10 +129,19 @@ static int create(struct verb *v, struct err *e)
 	return 0;
 }
 
-static void print_row(struct json_span s)
+static int ls_path(void *ctx, const char *cursor, struct bytes *out)
+{
+	const struct verb *v = ctx;
+
+	return cli_path(v->c, out, SNAPSHOTS, "limit", PAGE, "cursor", cursor,
+			NULL);
+}
+
+static bool print_row(void *ctx, struct json_span s)
 {
 	char id[ID_BYTES], name[72], sandbox[ID_BYTES], template[72], at[40];
 
+	(void)ctx;
 	printf("%-30s %-16s %7lld %-14s %-30s %s\n",
 	       answer_text(s, "id", id, sizeof(id), ""),
 	       answer_text(s, "name", name, sizeof(name), "-"),
@@ -139,40 +149,18 @@ static void print_row(struct json_span s)
 	       answer_text(s, "template", template, sizeof(template), ""),
 	       answer_text(s, "sandbox", sandbox, sizeof(sandbox), ""),
 	       answer_text(s, "created_at", at, sizeof(at), ""));
+	return true;
 }
 
 /* All pages; as JSON a line for each. */
 static int ls(struct verb *v, struct err *e)
 {
-	char cursor[ID_BYTES] = "";
-	bool has_more = true;
+	const struct pages p = {ls_path, print_row, v};
 
 	if (!v->c->is_json)
 		printf("%-30s %-16s %7s %-14s %-30s %s\n", "SNAPSHOT", "NAME",
 		       "MIB", "TEMPLATE", "SANDBOX", "CREATED");
-	while (has_more) {
-		_cleanup_bytes_ struct bytes path = {0};
-		_cleanup_answer_ struct answer a = {0};
-		struct json_span data;
-		struct json_member m;
-		struct json_iter it;
-
-		if (cli_path(v->c, &path, SNAPSHOTS, "limit", PAGE, "cursor",
-			     *cursor ? cursor : NULL, NULL))
-			return no_memory(e);
-		if (cli_call(v->c, "GET", (char *)path.data, NULL, NULL, &a, e))
-			return -1;
-		if (v->c->is_json)
-			printf("%.*s\n", (int)a.root.len, a.root.at);
-		if (!v->c->is_json && json_at(a.root, "data", &data)) {
-			json_iter_begin(&it, data);
-			while (json_iter_next(&it, &m))
-				print_row(m.value);
-		}
-		has_more = answer_bool(a.root, "has_more");
-		answer_text(a.root, "next_cursor", cursor, sizeof(cursor), "");
-	}
-	return 0;
+	return pages_read(v->c, &p, e);
 }
 
 /* The same for the command line, and what is said of it. */
