@@ -122,6 +122,17 @@ void check_run(struct check *c)
 		c->e = why;
 }
 
+void check_give(struct check *c, struct template *t)
+{
+	memcpy(t->key, c->key, sizeof(t->key));
+	bytes_finish(&t->manifest);
+	t->manifest = c->manifest;
+	c->manifest = (struct bytes){0};
+	t->kernel_fd = fd_take(&c->kernel_fd);
+	t->init_fd = fd_take(&c->init_fd);
+	t->root_fd = fd_take(&c->root_fd);
+}
+
 int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 		    uint8_t kernel[HASH_BYTES])
 {

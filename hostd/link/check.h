@@ -27,5 +27,7 @@ struct check {
 void check_init(struct check *c, struct link *l, const struct shape *s);
 void check_finish(struct check *c);
 void check_run(struct check *c);
+/* Key, manifest and images become the template's; the snapshot's files stay. */
+void check_give(struct check *c, struct template *t);
 
 #endif

@@ -1,6 +1,5 @@
 /* See first_run.h. */
 #include "first_run.h"
-#include "../clock.h"
 #include "../image/disk.h"
 #include "fd.h"
 #include "gp_down.h"
@@ -11,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -55,29 +53,19 @@ static void on_deadline(struct loop_timer *t)
 
 static int request_make(const struct first_run *f, struct bytes *out)
 {
-	struct gp_identity id = {
-		.wall_ns = (uint64_t)clock_wall_ms() * 1000000,
-		.hostname = "first-run",
-		.mem_bytes = (uint64_t)f->t->shape.ram_mib << 20,
-		.pids = RUN_PIDS,
-	};
+	const struct limits limits = {.memory_mib = f->t->shape.ram_mib};
+	struct gp_identity id;
 	struct vm_run run = {
 		.code = base_first_run(f->t->shape.base),
 		.input = "[1,2,3]",
 		.input_len = 7,
 		.timeout_ms = RUN_TIMEOUT_MS,
 	};
-	uint8_t machine[(sizeof(id.machine_id) - 1) / 2];
-	int rc;
+	int rc = link_identity("first-run", &limits, &id);
 
 	run.code_len = strlen(run.code);
-	if (getrandom(id.entropy, sizeof(id.entropy), 0) !=
-		    sizeof(id.entropy) ||
-	    getrandom(machine, sizeof(machine), 0) != sizeof(machine))
-		return -EIO;
-	for (size_t i = 0; i < sizeof(machine); i++)
-		snprintf(id.machine_id + 2 * i, 3, "%02x", machine[i]);
-	rc = gp_down_bind(out, &id);
+	id.pids = RUN_PIDS;
+	rc = rc ? rc : gp_down_bind(out, &id);
 	explicit_bzero(&id, sizeof(id));
 	return rc ? rc : gp_down_run(out, 1, &run);
 }

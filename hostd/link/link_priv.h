@@ -32,6 +32,8 @@ struct link_times {
 	int64_t finish_ms;   /* a run says that it ends, to its answer */
 };
 
+struct gp_identity;
+
 struct cgroups {
 	int n_dirs;
 	int dirs[3]; /* memory, pids, cpu; or one of the unified tree */
@@ -68,6 +70,10 @@ struct link {
  * one would let a VMM that was taken over move the offset or set locks and
  * flags for all other VMs.  0 or -errno. */
 int link_reopen(int fd, int *ret_fd);
+/* A fresh identity for a VM of that name (vm_start.c).  0 or -EIO; the caller
+ * wipes it. */
+int link_identity(const char *name, const struct limits *limits,
+		  struct gp_identity *ret);
 
 /* Slot >= 0 and its uid, or -1 when all are in use. */
 int link_uid_take(struct link *l, uint32_t *ret_uid);

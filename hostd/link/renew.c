@@ -109,20 +109,13 @@ static void check_done(struct job *j)
 		renewal_free(r);
 		return;
 	}
-	memcpy(s->key, c->key, sizeof(s->key));
-	s->manifest = c->manifest;
-	c->manifest = (struct bytes){0};
-	s->kernel_fd = fd_take(&c->kernel_fd);
-	s->init_fd = fd_take(&c->init_fd);
-	s->root_fd = fd_take(&c->root_fd);
-	/* Gone, damaged, of other images: the next one that needs it sees. */
-	if (c->rc || strcmp(s->key, r->of->key) != 0) {
-		check_finish(c);
-		renewal_end(r, "");
-		return;
-	}
+	check_give(c, s);
 	check_finish(c);
-	make(r);
+	/* Gone, damaged, of other images: the next one that needs it sees. */
+	if (c->rc || strcmp(s->key, r->of->key) != 0)
+		renewal_end(r, "");
+	else
+		make(r);
 }
 
 static void begin(struct template *t)

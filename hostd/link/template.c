@@ -68,13 +68,7 @@ static void check_done(struct job *j)
 		return;
 	}
 	template_fds_close(t);
-	bytes_finish(&t->manifest);
-	memcpy(t->key, c->key, sizeof(t->key));
-	t->manifest = c->manifest;
-	c->manifest = (struct bytes){0};
-	t->kernel_fd = fd_take(&c->kernel_fd);
-	t->init_fd = fd_take(&c->init_fd);
-	t->root_fd = fd_take(&c->root_fd);
+	check_give(c, t);
 	t->files = c->files;
 	c->files = (struct snapshot_files)SNAPSHOT_FILES_NONE;
 	if (c->rc == 0) {

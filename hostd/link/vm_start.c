@@ -24,13 +24,14 @@
  * machine id is the sandbox's, whose name nobody else has: it is the same when
  * it goes on after a stop.
  */
-static int identity_make(const struct vm *vm, struct gp_identity *id)
+int link_identity(const char *name, const struct limits *limits,
+		  struct gp_identity *id)
 {
 	uint8_t machine[EVP_MAX_MD_SIZE];
-	char text[sizeof(vm->spec.sandbox) + 16];
-	int len =
-		snprintf(text, sizeof(text), "machine-id %s", vm->spec.sandbox);
+	char text[ID_BYTES_MAX + 16];
+	int len = snprintf(text, sizeof(text), "machine-id %s", name);
 
+	*id = (struct gp_identity){0};
 	if (getrandom(id->entropy, sizeof(id->entropy), 0) !=
 		    sizeof(id->entropy) ||
 	    !EVP_Digest(text, (size_t)len, machine, NULL, EVP_sha256(), NULL))
@@ -38,21 +39,21 @@ static int identity_make(const struct vm *vm, struct gp_identity *id)
 	for (size_t i = 0; i < MACHINE_ID_BYTES; i++)
 		snprintf(id->machine_id + 2 * i, 3, "%02x", machine[i]);
 	id->wall_ns = (uint64_t)clock_wall_ms() * 1000000;
-	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->spec.sandbox);
+	snprintf(id->hostname, sizeof(id->hostname), "%s", name);
 	/* No label of a host name holds '_'. */
 	for (char *p = id->hostname; *p; p++)
 		if (*p == '_')
 			*p = '-';
-	id->mem_bytes = (uint64_t)vm->spec.limits.memory_mib << 20;
+	id->mem_bytes = (uint64_t)limits->memory_mib << 20;
 	id->pids = VM_PIDS_MAX;
-	id->disk_bytes = (uint64_t)vm->spec.limits.disk_mib << 20;
+	id->disk_bytes = (uint64_t)limits->disk_mib << 20;
 	return 0;
 }
 
 int vm_bind_put(const struct vm *vm, struct bytes *out)
 {
-	struct gp_identity id = {0};
-	int rc = identity_make(vm, &id);
+	struct gp_identity id;
+	int rc = link_identity(vm->spec.sandbox, &vm->spec.limits, &id);
 
 	if (!rc)
 		rc = gp_down_bind(out, &id);
