@@ -1,6 +1,7 @@
 /* A folder, a loop and a link for tests; see link_test_util.h. */
 #include "link_test_util.h"
 #include "fd.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
@@ -25,6 +26,50 @@ bool vmm_find(const char *argv0)
 		return false;
 	}
 	return true;
+}
+
+bool maker_can(const char *argv0)
+{
+	if (!vmm_find(argv0))
+		return false;
+	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK)) {
+		printf("skip: no mke2fs (package e2fsprogs)\n");
+		return false;
+	}
+	return true;
+}
+
+unsigned cache_entries(const char *prefix)
+{
+	char path[128];
+	unsigned n = 0;
+	struct dirent *de;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/cache/snapshots", folder);
+	d = opendir(path);
+	while (d && (de = readdir(d)))
+		n += strcmp(de->d_name, ".") && strcmp(de->d_name, "..") &&
+		     strncmp(de->d_name, prefix, strlen(prefix)) == 0;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void on_stop_loop(struct loop_timer *t)
+{
+	(void)t;
+	loop_stop(loop);
+}
+
+void loop_for(int64_t ms)
+{
+	struct loop_timer t = {.fn = on_stop_loop};
+
+	loop_timer_set(loop, &t, ms);
+	assert_int_equal(loop_run(loop), 0);
+	/* Something else may have stopped the loop, and `t` is ours. */
+	loop_timer_stop(loop, &t);
 }
 
 void file_put(const char *name, const char *text)

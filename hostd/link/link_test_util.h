@@ -26,6 +26,12 @@ bool vmm_find(const char *argv0);
 /* With images.json, its image and init, but no kernel; 0 or -1. */
 int folder_make(void);
 void file_put(const char *name, const char *text);
+/* vmm_find, and what makers need besides; false, and said. */
+bool maker_can(const char *argv0);
+/* Entries of the cache, whole or not, whose names begin so. */
+unsigned cache_entries(const char *prefix);
+/* Turns the loop meanwhile. */
+void loop_for(int64_t ms);
 /* Its deadlines are the caller's to set; 0 or -1. */
 int link_open(void);
 /* A cmocka teardown: link, loop and folder. */

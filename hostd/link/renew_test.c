@@ -6,7 +6,6 @@
 #include "fd.h"
 #include "link_test_util.h"
 #include "template_priv.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,28 +25,13 @@ static const struct shape shape = {
 	.base = "lbb/python", .vcpus = 1, .ram_mib = 256};
 static struct template *t;
 
-static void on_slice(struct loop_timer *timer)
-{
-	(void)timer;
-	loop_stop(loop);
-}
-
-static void turn(void)
-{
-	struct loop_timer timer = {.fn = on_slice};
-
-	loop_timer_set(loop, &timer, 1);
-	assert_int_equal(loop_run(loop), 0);
-	loop_timer_stop(loop, &timer);
-}
-
 /* As the daemon starts: its snapshot is there. */
 static void ready(void)
 {
 	assert_int_equal(template_get(lnk, &shape, &t), 0);
 	for (int i = 0; !template_is_ready(lnk, &shape); i++) {
 		assert_true(i < WAIT_TURNS);
-		turn();
+		loop_for(1);
 	}
 }
 
@@ -102,10 +86,10 @@ static void age(int64_t seconds)
 static void look(void)
 {
 	loop_timer_set(loop, &lnk->renew_timer, 0);
-	turn();
+	loop_for(1);
 	for (int i = 0; lnk->renewal; i++) {
 		assert_true(i < WAIT_TURNS);
-		turn();
+		loop_for(1);
 	}
 	assert_int_equal(lnk->n_making, 0);
 }
@@ -116,22 +100,6 @@ static ino_t inode(void)
 
 	assert_int_equal(fstat(t->files.mem_fd, &st), 0);
 	return st.st_ino;
-}
-
-static unsigned entries(void)
-{
-	char path[128];
-	unsigned n = 0;
-	struct dirent *de;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "%s/cache/snapshots", folder);
-	d = opendir(path);
-	while (d && (de = readdir(d)))
-		n += strcmp(de->d_name, ".") && strcmp(de->d_name, "..");
-	if (d)
-		closedir(d);
-	return n;
 }
 
 static void test_when(void **state)
@@ -153,7 +121,7 @@ static void test_when(void **state)
 	ready();
 	assert_true(t->generation > generation);
 	assert_int_not_equal(inode(), was);
-	assert_int_equal(entries(), 1);
+	assert_int_equal(cache_entries(""), 1);
 	look();
 	assert_int_equal(lnk->stats.renewed, 1);
 	/* Also when a clock that was moved says that the new one is old. */
@@ -179,9 +147,9 @@ static void test_meanwhile(void **state)
 	loop_timer_set(loop, &lnk->renew_timer, 0);
 	for (int i = 0; !lnk->stats.renewed; i++) {
 		assert_true(i < WAIT_TURNS);
-		turn();
+		loop_for(1);
 		/* Beside the one under way. */
-		if (entries() == 2 && lnk->renewal) {
+		if (cache_entries("") == 2 && lnk->renewal) {
 			assert_int_equal(t->state, TPL_READY);
 			assert_int_equal(inode(), was);
 			is_seen = true;
@@ -189,7 +157,7 @@ static void test_meanwhile(void **state)
 	}
 	assert_true(is_seen);
 	ready();
-	assert_int_equal(entries(), 1);
+	assert_int_equal(cache_entries(""), 1);
 }
 
 static void stays(void)
@@ -204,7 +172,7 @@ static void stays(void)
 	assert_true(t->renew_from_ms > clock_mono_ms() + 1000);
 	assert_true(template_is_current(t));
 	assert_int_equal(inode(), was);
-	assert_int_equal(entries(), 1);
+	assert_int_equal(cache_entries(""), 1);
 }
 
 static void test_fails(void **state)
@@ -253,12 +221,12 @@ static void test_end(void **state)
 		t->renew_from_ms = 0;
 		loop_timer_set(loop, &lnk->renew_timer, 0);
 		for (int k = 0; k < i; k++)
-			turn();
+			loop_for(1);
 		link_destroy(lnk);
 		loop_destroy(loop);
 		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 		assert_int_equal(open_again(), 0);
-		assert_int_equal(entries(), 1);
+		assert_int_equal(cache_entries(""), 1);
 		ready();
 	}
 }
@@ -275,11 +243,7 @@ int main(int argc, char **argv)
 	};
 
 	(void)argc;
-	if (!vmm_find(argv[0]))
+	if (!maker_can(argv[0]))
 		return 77;
-	if (access("/usr/sbin/mke2fs", X_OK) && access("/sbin/mke2fs", X_OK)) {
-		printf("skip: no mke2fs (package e2fsprogs)\n");
-		return 77;
-	}
 	return cmocka_run_group_tests_name("renew", tests, NULL, NULL);
 }

@@ -233,22 +233,6 @@ unsigned fds_open(void)
 	return n;
 }
 
-static void on_stop_loop(struct loop_timer *t)
-{
-	(void)t;
-	loop_stop(loop);
-}
-
-void loop_for(int64_t ms)
-{
-	struct loop_timer t = {.fn = on_stop_loop};
-
-	loop_timer_set(loop, &t, ms);
-	assert_int_equal(loop_run(loop), 0);
-	/* Something else may have stopped the loop, and `t` is ours. */
-	loop_timer_stop(loop, &t);
-}
-
 static void fds_say(void)
 {
 	char name[300], what[200];

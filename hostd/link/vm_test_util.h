@@ -51,8 +51,6 @@ extern const char *entry_touched;
 void entry_put(const char *script);
 /* Plays `script` until the VM is gone. */
 void play(const char *script, struct seen *s);
-/* Turns the loop meanwhile. */
-void loop_for(int64_t ms);
 unsigned fds_open(void);
 /* As many are open, or soon will be: a worker closes what it had open a little
  * after its work is seen.  A failure says what is open. */
