@@ -12,9 +12,8 @@ def create(c, key=None, **body):
                   key or new_key())
 
 
-def hold(c, **body):
-    """A sandbox that runs."""
-    r = create(c, wait_ms=30000, **body)
+def running(c, r):
+    """The answer of a create, when the sandbox runs: its id."""
     equal(r.status, 201, r)
 
     def runs():
@@ -24,6 +23,11 @@ def hold(c, **body):
     s = wait_until(runs, WAIT_S, "it runs")
     equal(s["status"], "running", s)
     return s["id"]
+
+
+def hold(c, **body):
+    """A sandbox that runs."""
+    return running(c, create(c, wait_ms=30000, **body))
 
 
 def start(c, sandbox, *argv, key=None, **more):

@@ -7,8 +7,8 @@ import tempfile
 import threading
 import time
 
-from held import SHELL, WAIT_S
-from hutchlib import FINAL, Skip, equal, new_key, note, wait_until
+import held
+from hutchlib import Skip, equal, new_key, note
 
 LIMITS = {"disk_mib": 512}
 SNAPSHOTS = "/v1/sandboxes/snapshots"
@@ -20,23 +20,8 @@ WHO = ("cat /etc/machine-id; echo; cat /proc/sys/kernel/hostname; "
        "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'; echo; date +%s")
 
 
-def running(c, r):
-    """The answer of a create, when the sandbox runs."""
-    equal(r.status, 201, r)
-
-    def runs():
-        s = c.sandbox(r.json["id"])
-        return s["status"] != "starting" and s
-
-    s = wait_until(runs, WAIT_S, "it runs")
-    equal(s["status"], "running", s)
-    return s["id"]
-
-
 def hold(c, **body):
-    return running(c, c.call("POST", "/v1/sandboxes", dict(
-        {"template": SHELL, "limits": LIMITS, "wait_ms": 30000}, **body),
-        new_key()))
+    return held.hold(c, **dict({"limits": LIMITS}, **body))
 
 
 def create_from(c, snapshot, key=None, **body):
@@ -45,27 +30,18 @@ def create_from(c, snapshot, key=None, **body):
 
 
 def begin(c, snapshot, **body):
-    return running(c, create_from(c, snapshot, **body))
+    return held.running(c, create_from(c, snapshot, **body))
 
 
 def start(c, sandbox, script, **more):
-    r = c.call("POST", "/v1/sandboxes/commands", dict(
-        {"argv": ["bash", "-c", script]}, **more), new_key(),
-        {"sandbox": sandbox})
+    r = held.start(c, sandbox, "bash", "-c", script, **more)
     assert r.status in (200, 202), r
     return r.json["id"]
 
 
-def ended(c, cmd):
-    def final():
-        j = c.command(cmd, wait_ms=10000).json
-        return j["status"] in FINAL and j
-    return wait_until(final, WAIT_S, f"{cmd} ends")
-
-
 def sh(c, sandbox, script, **more):
     """Output of a command that succeeds."""
-    j = ended(c, start(c, sandbox, script, **more))
+    j = held.ended(c, start(c, sandbox, script, **more))
     equal(j["status"], "succeeded", j)
     return j["stdout"]["tail"]
 
@@ -92,13 +68,6 @@ def listed(c, **query):
 
 def remove(c, snapshot):
     return c.call("DELETE", SNAPSHOTS, query={"snapshot": snapshot})
-
-
-def delete(c, sandbox):
-    equal(c.call("DELETE", "/v1/sandboxes",
-                 query={"sandbox": sandbox}).status, 200)
-    wait_until(lambda: c.sandbox(sandbox)["status"] == "destroyed", WAIT_S,
-               "it is destroyed")
 
 
 def at_once(fn, args):

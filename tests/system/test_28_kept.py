@@ -8,9 +8,9 @@ import os
 import re
 import time
 
-from held import SHELL, WAIT_S, resumed, stopped
+from held import SHELL, WAIT_S, destroyed, resumed, stopped
 from hutchlib import STATE, Daemon, case, equal, hutch, main, note, wait_until
-from snaps import (MIB, SNAPSHOTS, begin, create_from, delete, du, hold, listed,
+from snaps import (MIB, SNAPSHOTS, begin, create_from, du, hold, listed,
                    remove, sh, space, take, taken)
 
 d = Daemon(STATE + "-kept", pool_max=0, graph_places=8, environment_places=8)
@@ -54,7 +54,7 @@ def damaged():
     box = hold(c)
     sh(c, box, "echo kept > f; sync")
     s = taken(c, box, name="ready")
-    delete(c, box)
+    destroyed(c, box)
     for name in ("state", "memory", "disk"):
         assert re.fullmatch("[0-9a-f]{64}", s[f"{name}_sha256"]), s
     began = time.monotonic()
@@ -83,7 +83,7 @@ def damaged():
     equal(verify(c, s["id"]).json, s)
     kid = begin(c, s["id"])
     equal(sh(c, kid, "cat f"), "kept\n")
-    delete(c, kid)
+    destroyed(c, kid)
     os.rename(f"{folder}/disk", f"{folder}/moved")
     said = failed(c, s["id"])
     assert "disk: No such file" in said, said
@@ -150,7 +150,7 @@ def expires():
                "its files are removed")
     equal(create_from(c, soon["id"]).code, "sandbox_snapshot_not_found")
     equal(d.metric("hutch_snapshots_expired_total"), 1)
-    delete(c, box)
+    destroyed(c, box)
     equal(remove(c, stays["id"]).status, 200)
 
 
@@ -174,7 +174,7 @@ def metrics():
     equal((got[2] - was[2], got[3] - was[3]), (1, 0))
     assert 0 < got[5] - was[5] < got[4] - was[4] < took, (was, got, took)
     # Another one is asked for after the sandbox is gone: begun it was not.
-    delete(c, box)
+    destroyed(c, box)
     equal(take(c, box).code, "sandbox_not_running")
     equal(remove(c, s["id"]).status, 200)
     wait_until(lambda: now()[:2] == was[:2], 10, "as before")
@@ -205,7 +205,7 @@ def disk():
     stopped(c, box)
     kinds, _ = space(d)
     equal((kinds["stopped"]["count"], kinds["disks"]["count"]), (1, 0))
-    delete(c, box)
+    destroyed(c, box)
 
 
 main()

@@ -16,11 +16,11 @@ import tempfile
 import threading
 import time
 
-from held import SHELL, WAIT_S, resumed, stopped
+from held import SHELL, WAIT_S, destroyed, ended, resumed, stopped
 from hutchlib import (IS_LONG, STATE, Daemon, case, equal, hutch, interrupted,
                       main, new_key, note, wait_until)
 from snaps import (LEFT, MIB, SNAPSHOTS, WHO, at_once, begin, create_from,
-                   delete, disk_of_its_own, du, ended, hold, listed, remove, sh,
+                   disk_of_its_own, du, hold, listed, remove, sh,
                    space, start, take, taken)
 
 d = Daemon(STATE + "-snap", pool_max=0, graph_places=8, environment_places=8)
@@ -62,7 +62,7 @@ def three():
     first = sh(c, box, WHO).split()
     equal(ended(c, busy)["stdout"]["tail"].split(),
           [str(i) for i in range(1, 21)])
-    delete(c, box)
+    destroyed(c, box)
 
     began = time.monotonic()
     kids = at_once(lambda _: begin(c, s["id"]), range(3))
@@ -108,7 +108,7 @@ def three():
     equal(sh(c, kids[2], "cat mine; kill -0 $(cat /tmp/pid) && echo there"),
           f"{kids[2]}\nthere\n")
     for kid in kids:
-        delete(c, kid)
+        destroyed(c, kid)
 
 
 @case("under load, many times in a row: nothing lost, doubled or stuck; the "
@@ -163,7 +163,7 @@ def load():
                           "grep -vc OK || true") == "0\n", 30,
                "the sums of what it wrote are right")
     for x in (box, kid):
-        delete(c, x)
+        destroyed(c, x)
     equal(remove(c, last["id"]).status, 200)
 
 
@@ -203,7 +203,7 @@ def outlives():
     resumed(c, box)
     equal(sh(c, box, "ls"), "f\n")
     for x in (*kids, box):
-        delete(c, x)
+        destroyed(c, x)
     # Altered, it is refused by name and nothing runs.
     state = f"{d.state}/snapshots/{second['id']}/state"
     with open(state, "r+b") as f:
@@ -244,7 +244,7 @@ def killed():
             n_whole += 1
             kid = begin(c, x["id"])
             equal(sh(c, kid, "echo here"), "here\n")
-            delete(c, kid)
+            destroyed(c, kid)
             equal(remove(c, x["id"]).status, 200)
     note(f"{n_whole} were whole")
     wait_until(lambda: not folders(), 10, "nothing is left")
@@ -387,7 +387,7 @@ def refused():
     free = client(environment="free", plan="free")
     equal(take(free, none).code, "sandbox_plan_unavailable")
     assert "sandboxes.snapshots" in d.get("/version").json["capabilities"]
-    delete(c, box)
+    destroyed(c, box)
     equal(remove(c, s["id"]).status, 200)
 
 

@@ -6,9 +6,10 @@ test: timeout=900 long-timeout=7200 beside=yes
 """
 import time
 
+from held import destroyed
 from hutchlib import (IS_LONG, STATE, Daemon, case, cgroups, equal, files, links,
                       main, new_key, note, vmms, wait_until)
-from snaps import (at_once, begin, create_from, delete, hold, remove, sh, start,
+from snaps import (at_once, begin, create_from, hold, remove, sh, start,
                    taken)
 
 KIDS = 100 if IS_LONG else 10
@@ -52,8 +53,8 @@ def many():
     wait_until(lambda: c.command(busy).json["stdout"]["tail"], 60, "it is busy")
     s = taken(c, box)
     equal(c.command(busy).json["status"], "running")
-    delete(c, box)
-    delete(c, begin(c, s["id"]))    # what is opened once is open
+    destroyed(c, box)
+    destroyed(c, begin(c, s["id"]))    # what is opened once is open
     wait_until(lambda: not vmms(d.pid), 30, "no VM is left")
     time.sleep(0.5)
     before = baseline(d)
@@ -129,14 +130,14 @@ def capacity():
     equal(lines, [str(i) for i in range(1, len(lines) + 1)])
     # A refused key is not burnt: the same call begins when there is room.
     refused = keys[[r.status for r in got].index(503)]
-    delete(c, ids[0])
+    destroyed(c, ids[0])
     wait_until(lambda: d.metric("hutch_ram_committed_bytes") == room * shape,
                30, "its memory is free")
     r = create_from(c, s["id"], refused, wait_ms=0)
     equal(r.status, 201, r)
     run_all(c, [r.json["id"]])
     for i in (*ids[1:], r.json["id"], box):
-        delete(c, i)
+        destroyed(c, i)
     equal(remove(c, s["id"]).status, 200)
     d.stop()
 

@@ -12,8 +12,9 @@ import os
 import struct
 import time
 
+from held import destroyed
 from hutchlib import Daemon, case, equal, main, note
-from snaps import (MIB, begin, delete, disk_of_its_own, hold, remove, sh, taken)
+from snaps import (MIB, begin, disk_of_its_own, hold, remove, sh, taken)
 
 FS_IOC_FIEMAP = 0xC020660B
 FIEMAP_FLAG_SYNC = 1
@@ -107,11 +108,11 @@ def shares(d, folder):
     for x in (kids[1], box):
         equal(sh(c, x, look), "00000000\n")
     for x in (box, *kids):
-        delete(c, x)
+        destroyed(c, x)
     # Nor is it in the snapshot.
     kid = begin(c, s["id"])
     equal(sh(c, kid, look), "00000000\n")
-    delete(c, kid)
+    destroyed(c, kid)
     equal(remove(c, s["id"]).status, 200)
 
 
