@@ -17,6 +17,7 @@ static void test_ring(uint32_t number);
 
 static struct bytes request;	 /* given at the next READY, */
 static size_t part_bytes, given; /* so much at a time */
+static bool is_first_too_long;	 /* says its head */
 static uint32_t rung[8], n_rung; /* states seen at the bell */
 static int user[2];		 /* write ends of the streams */
 
@@ -36,6 +37,8 @@ static void test_ring(uint32_t number)
 	memcpy(page_at(LANE_REQUEST_OFF), request.data + given, len);
 	given = is_part ? given + len : 0;
 	lane.head->request_len = (uint32_t)len;
+	if (is_first_too_long && is_part && given == len)
+		lane.head->request_len = LANE_REQUEST_BYTES_MAX + 1;
 	lane.head->state = is_part ? LANE_PART : LANE_REQUEST;
 }
 
@@ -315,6 +318,13 @@ static void bad_parts(void **state)
 	request.len--;
 	assert_int_equal(lane_wait(&r), LANE_END_TOLD);
 	assert_int_equal(answer_read(8).how, GP_END_NOT_STARTED);
+	/* Its first part cannot be kept: whose it is stays known. */
+	is_first_too_long = true;
+	memset(code, 'x', sizeof(code));
+	ask_code(10, 100, 100, code, 2 << 20);
+	assert_int_equal(lane_wait(&r), LANE_END_TOLD);
+	assert_int_equal(answer_read(10).how, GP_END_NOT_STARTED);
+	is_first_too_long = false;
 	/* And it is over with the request. */
 	ask(9, 100, 100);
 	assert_int_equal(lane_wait(&r), LANE_END_RUN);

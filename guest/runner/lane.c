@@ -307,11 +307,28 @@ static uint64_t cap_of(const struct wire_value *v)
 	return v->is_set ? v->u : OUTPUT_CAP_BYTES_DEFAULT;
 }
 
+/* Is what the page has the beginning of its request? */
+static bool is_first(void)
+{
+	return !lane.whole.len && !lane.whole_rc;
+}
+
+/* Whom an answer is for, also when the rest cannot be read. */
+static void cmd_read(const uint8_t *at)
+{
+	struct gp_head h;
+
+	memcpy(&h, at, sizeof(h));
+	lane.cmd = h.cmd;
+}
+
 /* What is in the page now goes behind what came before. */
 static void part_take(void)
 {
 	size_t len = __atomic_load_n(&lane.head->request_len, __ATOMIC_RELAXED);
 
+	if (is_first())
+		cmd_read(page_at(LANE_REQUEST_OFF));
 	if (len > LANE_REQUEST_BYTES_MAX ||
 	    lane.whole.len + len > LANE_WHOLE_BYTES_MAX)
 		lane.whole_rc = -EPROTO;
@@ -325,10 +342,10 @@ static int request_find(const uint8_t **ret, size_t *ret_len)
 {
 	*ret = page_at(LANE_REQUEST_OFF);
 	*ret_len = __atomic_load_n(&lane.head->request_len, __ATOMIC_RELAXED);
-	if (*ret_len > LANE_REQUEST_BYTES_MAX)
-		return -EPROTO;
-	if (!lane.whole.len && !lane.whole_rc)
-		return 0;
+	if (is_first()) {
+		cmd_read(*ret);
+		return *ret_len > LANE_REQUEST_BYTES_MAX ? -EPROTO : 0;
+	}
 	part_take();
 	*ret = lane.whole.data;
 	*ret_len = lane.whole.len;
@@ -343,20 +360,20 @@ static int request_take(struct lane_run *ret, char *why, size_t why_cap)
 	size_t len;
 	int rc;
 
-	/* Whom a refusal is for, also when the rest cannot be read. */
-	at = lane.whole.len >= sizeof(h) ? lane.whole.data
-					 : page_at(LANE_REQUEST_OFF);
-	memcpy(&h, at, sizeof(h));
-	lane.cmd = h.cmd;
 	rc = request_find(&at, &len);
-	if (rc == -ENOMEM) {
-		snprintf(why, why_cap, "RUN: no memory for its parts");
-		return rc;
+	if (!rc && len < sizeof(h))
+		rc = -EPROTO;
+	if (!rc) {
+		memcpy(&h, at, sizeof(h));
+		lane.cmd = h.cmd;
+		if (h.type != GP_RUN || h.len != len - sizeof(h))
+			rc = -EPROTO;
 	}
-	if (rc || len < sizeof(h) || h.len != len - sizeof(h) ||
-	    h.type != GP_RUN) {
-		snprintf(why, why_cap, "RUN: not one frame on the lane");
-		return -EPROTO;
+	if (rc) {
+		snprintf(why, why_cap,
+			 rc == -ENOMEM ? "RUN: no memory for its parts"
+				       : "RUN: not one frame on the lane");
+		return rc;
 	}
 	rc = payload_decode(GP_RUN, at + sizeof(h), h.len, &m, why, why_cap);
 	if (rc)
