@@ -155,27 +155,37 @@ static void on_read(void *ctx, const struct err *e, const struct file_result *f)
 	}
 }
 
+/* What was done, up to its path; false: it was not, and that is told. */
+static bool done_begin(struct request *r, const struct err *e,
+		       struct json_out *j)
+{
+	struct file_path path = {0};
+
+	r->abandon = NULL;
+	if (e) {
+		lbb_reply_err(r, e);
+		return false;
+	}
+	if (path_of(r, true, &path))
+		return false; /* it was good before */
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "file");
+	put_path(j, path.text, path.len);
+	return true;
+}
+
 static void on_written(void *ctx, const struct err *e,
 		       const struct file_result *f)
 {
 	struct request *r = ctx;
-	struct file_path path = {0};
 	uint8_t sha256[HASH_BYTES];
 	struct json_out j = {0};
 
 	(void)f;
-	r->abandon = NULL;
-	if (e) {
-		lbb_reply_err(r, e);
-		return;
-	}
-	if (path_of(r, true, &path))
+	if (!done_begin(r, e, &j))
 		return;
 	EVP_Digest(r->body.len ? (const void *)r->body.data : "", r->body.len,
 		   sha256, NULL, EVP_sha256(), NULL);
-	json_out_begin(&j, NULL, '{');
-	json_out_str(&j, "object", "file");
-	put_path(&j, path.text, path.len);
 	json_out_u64(&j, "size", r->body.len);
 	json_out_hex(&j, "sha256", sha256, sizeof(sha256));
 	json_out_end(&j, '}');
@@ -186,20 +196,11 @@ static void on_deleted(void *ctx, const struct err *e,
 		       const struct file_result *f)
 {
 	struct request *r = ctx;
-	struct file_path path = {0};
 	struct json_out j = {0};
 
 	(void)f;
-	r->abandon = NULL;
-	if (e) {
-		lbb_reply_err(r, e);
+	if (!done_begin(r, e, &j))
 		return;
-	}
-	if (path_of(r, true, &path))
-		return;
-	json_out_begin(&j, NULL, '{');
-	json_out_str(&j, "object", "file");
-	put_path(&j, path.text, path.len);
 	json_out_bool(&j, "deleted", true);
 	json_out_end(&j, '}');
 	reply_json(r, 200, &j);
