@@ -50,7 +50,8 @@ void file_call_done(struct file_call *c, int rc)
 {
 	const char *text = strerror(-rc);
 
-	file_call_close(c);
+	fd_close(&c->fd);
+	fd_close(&c->folder);
 	c->is_done = true;
 	c->how = rc ? GP_FILE_FAILED : GP_FILE_OK;
 	if (!rc)
@@ -65,10 +66,10 @@ void file_call_done(struct file_call *c, int rc)
 	snprintf(c->error, sizeof(c->error), "%s", text);
 }
 
-void file_call_close(struct file_call *c)
+void file_call_give_up(struct file_call *c)
 {
-	fd_close(&c->fd);
-	fd_close(&c->folder);
+	c->n_entries = 0;
+	file_call_done(c, -ECANCELED);
 }
 
 /* ---- read --------------------------------------------------------------- */

@@ -92,7 +92,7 @@ int file_call_init(struct file_call *c, const struct file_root *root,
  * piece in `room`.
  */
 void file_call_step(struct file_call *c);
-/* Gives up what is not done. */
-void file_call_close(struct file_call *c);
+/* It ends with what was done up to now. */
+void file_call_give_up(struct file_call *c);
 
 #endif

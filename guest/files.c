@@ -60,16 +60,10 @@ static bool event_take(int fd)
 
 static void step_do(struct files *s)
 {
-	if (s->is_given_up) {
-		file_call_close(&s->call);
-		s->call.is_done = true;
-		s->call.how = GP_FILE_GIVEN_UP;
-		s->call.piece_len = s->call.n_entries = 0;
-		snprintf(s->call.error, sizeof(s->call.error),
-			 "it was given up");
-		return;
-	}
-	file_call_step(&s->call);
+	if (s->is_given_up)
+		file_call_give_up(&s->call);
+	else
+		file_call_step(&s->call);
 }
 
 static void *thread_main(void *arg)
