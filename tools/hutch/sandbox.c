@@ -2,8 +2,8 @@
  * hutch sandbox: sandboxes that are held, from the command line.
  *
  * create prints an id; exec runs a program in it and run a file of code, with
- * the output as it comes and the exit status; stop and resume are one call
- * each, and wait until it is done; rm is one call.  Options of exec stand
+ * the output as it comes and the exit status; stop, resume and rm are one
+ * call each, and wait until it is done.  Options of exec stand
  * before the sandbox: what follows its id is the program's.
  */
 #include "../../hostd/http/utf8.h"
@@ -422,13 +422,13 @@ static int run_file(struct verb *v, struct err *e)
 	return rc;
 }
 
-/* POST, and until it is done: a large sandbox is long on its way. */
-static int post_until(struct verb *v, const char *path, const char *on_its_way,
-		      struct err *e)
+/* The call, and until it is done: a large sandbox is long on its way. */
+static int call_until(struct verb *v, const char *method, const char *path,
+		      const char *on_its_way, struct err *e)
 {
 	const char *sandbox = v->args.rest[0];
 	_cleanup_answer_ struct answer a = {0};
-	int rc = sandbox_call(v, "POST", path, sandbox, &a, e);
+	int rc = sandbox_call(v, method, path, sandbox, &a, e);
 	char status[32];
 
 	while (!rc && !strcmp(answer_text(a.root, "status", status,
@@ -445,23 +445,17 @@ static int post_until(struct verb *v, const char *path, const char *on_its_way,
 
 static int stop(struct verb *v, struct err *e)
 {
-	return post_until(v, "/v1/sandboxes/stop", "stopping", e);
+	return call_until(v, "POST", "/v1/sandboxes/stop", "stopping", e);
 }
 
 static int resume(struct verb *v, struct err *e)
 {
-	return post_until(v, "/v1/sandboxes/resume", "starting", e);
+	return call_until(v, "POST", "/v1/sandboxes/resume", "starting", e);
 }
 
 static int rm(struct verb *v, struct err *e)
 {
-	_cleanup_answer_ struct answer a = {0};
-	int rc = sandbox_call(v, "DELETE", "/v1/sandboxes", v->args.rest[0], &a,
-			      e);
-
-	if (!rc)
-		say(v->c, &a);
-	return rc;
+	return call_until(v, "DELETE", "/v1/sandboxes", "destroying", e);
 }
 
 static const struct {
