@@ -93,7 +93,7 @@ timeout $((limit + 60)) nice -n 5 qemu-system-x86_64 -nodefaults \
 	-accel tcg,thread=multi,tb-size=512 -cpu EPYC -smp 1 \
 	-m "${HUTCH_L1_MEM:-7G}" -kernel "$cache/vmlinux" -initrd "$work/l1.cpio" \
 	-append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr \
-random.trust_cpu=on tsc=reliable l1limit=$limit" \
+random.trust_cpu=on tsc=reliable no_timer_check l1limit=$limit" \
 	-drive "if=none,id=d,file=$work/payload.ext4,format=raw,readonly=on" \
 	-device virtio-blk-pci,drive=d </dev/null 2>&1 |
 	stdbuf -oL tr -d '\r' | grep -av --line-buffered "TCG doesn't" |
