@@ -4,7 +4,7 @@
 Groups, in order.  Those marked * hold light programs and run two at a time;
 all others use /dev/kvm and run one after another, except those whose head says
 `beside=yes`: they judge nothing by the clock and keep one processor busy, so
-they run two at a time, before the others.
+they run two at a time, before the others, the longest first.
 
   source*  tools/check-source
   unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
@@ -16,8 +16,9 @@ A test is a program.  It prints TAP (each line counts as one case) or nothing
 (its exit status counts: 0 passed, 77 skipped, anything else failed; the last
 line printed is the reason).  It runs in its own session with a private TMPDIR
 and HUTCH_STATE, and must leave no process behind.  A comment in its first 30
-lines may say `test: timeout=900 long-timeout=7200 beside=yes` (seconds).  A
-line `# count=N` says how many operations it did (for the ledger).
+lines may say `test: timeout=900 long-timeout=7200 beside=yes seconds=60`:
+limits, and about how long it takes (all in seconds).  A line `# count=N` says
+how many operations it did (for the ledger).
 
   tests/run.py [--long] [--only PATTERN[::CASE]] [--group GROUP] [--list]
                [--lane-off]
@@ -45,6 +46,7 @@ LIGHT = ("source", "unit", "san", "fuzz")
 ORDER = LIGHT + ("image", "vmm", "guest", "system", "stock")
 TIMEOUT_S = {"source": 300, "unit": 400, "san": 600, "fuzz": 400}
 TIMEOUT_DEFAULT_S = 600
+EXPECTED_DEFAULT_S = 30
 LONG_FACTOR = 9  # of the limit, for tests that do not say their own
 LEFTOVER_GRACE_S = 5
 PREPARE = "test_00_prepare.py"
@@ -63,6 +65,7 @@ class Test:
         self.group, self.name, self.argv = group, name, argv
         self.timeout_s = TIMEOUT_S.get(group, TIMEOUT_DEFAULT_S)
         self.is_beside = group in LIGHT
+        self.expected_s = EXPECTED_DEFAULT_S
         self.env = {}
         self.cases = []  # (outcome, name, reason)
         self.count = 0
@@ -109,6 +112,7 @@ def find_scripts(is_long):
             o = test_options(full)
             t.timeout_s = int(o.get("timeout", t.timeout_s))
             t.is_beside |= o.get("beside") == "yes"
+            t.expected_s = int(o.get("seconds", EXPECTED_DEFAULT_S))
             if is_long:
                 t.timeout_s = int(
                     o.get("long-timeout", LONG_FACTOR * t.timeout_s))
@@ -134,6 +138,7 @@ def without_lane(t):
         return None
     off = Test(t.group, t.name + "+lane=off", t.argv)
     off.timeout_s, off.is_beside = t.timeout_s, t.is_beside
+    off.expected_s = t.expected_s
     off.env = {"HUTCH_TEST_SETTINGS": "lane=off"}
     return off
 
@@ -383,12 +388,28 @@ class Progress:
             show_end_of_log(t)
 
 
+def uses_snapshots(t):
+    """Those that the first of the system tests makes."""
+    return t.group == "system" and t.name != PREPARE
+
+
+def run_after(first, t, args):
+    if first:
+        concurrent.futures.wait([first])
+    return run(t, args, False)
+
+
 def run_beside(tests, args, progress):
     """Two at a time; what they leave running is found when all have ended."""
     if not tests:
         return
+    first, jobs = None, []
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, t, args, False) for t in tests]
+        for t in tests:
+            jobs.append(pool.submit(run_after, uses_snapshots(t) and first, t,
+                                    args))
+            if t.name == PREPARE:
+                first = jobs[-1]
         for job in concurrent.futures.as_completed(jobs):
             progress.show(job.result())
     for name in end_leftovers():
@@ -396,18 +417,21 @@ def run_beside(tests, args, progress):
         say(f"          failed: one of these tests left {name} running")
 
 
+def in_order(tests):
+    """The longest first; those without snapshots fill the time until there
+    are some."""
+    return sorted((t for t in tests if t.is_beside and t.group not in LIGHT),
+                  key=lambda t: (t.name != PREPARE, uses_snapshots(t),
+                                 -t.expected_s))
+
+
 def run_all(tests, args):
     progress = Progress(len(tests))
     run_beside([t for t in tests if t.group in LIGHT], args, progress)
-    # System tests use the snapshots that the first of them makes.
-    for is_later in (False, True):
-        beside = sorted((t for t in tests if t.is_beside and
-                         t.group not in LIGHT and is_later == (
-                             t.group == "system" and t.name != PREPARE)),
-                        key=lambda t: -t.timeout_s)  # the longest first
-        if beside:
-            say("        two at a time: " + ", ".join(t.id for t in beside))
-        run_beside(beside, args, progress)
+    beside = in_order(tests)
+    if beside:
+        say("        two at a time: " + ", ".join(t.id for t in beside))
+    run_beside(beside, args, progress)
     for t in (t for t in tests if not t.is_beside):
         say(f"        {t.id} starts (limit {t.timeout_s} s)")
         run(t, args, True)

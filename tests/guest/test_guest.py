@@ -4,7 +4,7 @@
 Quick: what user code is and how commands end. With --long (HUTCH_LONG=1)
 all cases of scenario.py, hostile ones included.
 
-test: timeout=1200 long-timeout=7200 beside=yes
+test: timeout=1200 long-timeout=7200 beside=yes seconds=130
 """
 
 import os

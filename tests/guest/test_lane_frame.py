@@ -2,7 +2,7 @@
 """The shared page of the express lane stays where it is, over fork, exec and
 compaction: a guest whose process 1 is lane_frame.c.
 
-test: timeout=600 beside=yes
+test: timeout=600 beside=yes seconds=50
 """
 
 import os

@@ -8,7 +8,7 @@ was taken at the bell: the cases bell_... begin there, all others after BIND.
 --snapshot keeps the folder for the next call (the same hutch-vmm and init
 image only); cases are substrings of names.
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=80
 """
 
 import argparse

@@ -5,7 +5,7 @@ zygote is started, and each later runner is a fork of it.
 
     test_zygote.py [--verbose] [CASE...]
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=150
 """
 
 import argparse

@@ -7,7 +7,7 @@
 # sandbox under load that is stopped and resumed again and again.  One TAP line a
 # check.
 # Usage: check-stock.sh [TEMPLATE...], default lbb/shell lbb/python lbb/node.
-# test: timeout=2000 beside=yes
+# test: timeout=2000 beside=yes seconds=240
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..

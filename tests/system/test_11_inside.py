@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What user code sees: our kernel, no network, no credential, a workspace.
 
-test: timeout=1500 beside=yes
+test: timeout=1500 beside=yes seconds=50
 """
 import json
 import os

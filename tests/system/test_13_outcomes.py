@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How a run can end, what its result may be, and what does not disturb it.
 
-test: timeout=1500
+test: timeout=1500 beside=yes seconds=18
 """
 import json
 

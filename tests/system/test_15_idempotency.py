@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One key, one run: at once, later, after a crash; and what `lost` means.
 
-test: timeout=1500
+test: timeout=1500 beside=yes seconds=26
 """
 import os
 import signal

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line: exit statuses, streams, a daemon of its own.
 
-test: timeout=1200
+test: timeout=1200 beside=yes seconds=32
 """
 import json
 import os

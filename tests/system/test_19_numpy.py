@@ -8,7 +8,7 @@ guest's kernel and the monitor save and restore them in software
 host's side is the template's own interpreter and libraries, from the same
 image, in a chroot.
 
-test: timeout=2700 long-timeout=5400 beside=yes
+test: timeout=2700 long-timeout=5400 beside=yes seconds=60
 """
 import json
 import os

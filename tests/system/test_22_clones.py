@@ -12,7 +12,7 @@ asked for, too: it must be just that.
 
 `make check` takes fewer clones than the hundred of `make check-long`.
 
-test: timeout=900 long-timeout=3600 beside=yes lane=only
+test: timeout=900 long-timeout=3600 beside=yes lane=only seconds=40
 """
 import glob
 import hashlib

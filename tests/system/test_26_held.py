@@ -2,7 +2,7 @@
 """Sandboxes that are held: made, given commands, ended; files and processes
 stay between commands; nothing is left behind.
 
-test: timeout=1500 beside=yes
+test: timeout=1500 beside=yes seconds=200
 """
 import base64
 import contextlib

@@ -7,7 +7,7 @@ After it the snapshot is listed, has all its files and a sandbox begins from it,
 or it is neither listed nor on the disk.  What it is of, and what others begin
 from, is shared by all rows and as good at the end as it was.
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=80
 """
 import os
 

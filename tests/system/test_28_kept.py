@@ -2,7 +2,7 @@
 """Snapshots that are kept: damage is refused by name, verifying reads all of
 it, they expire, metrics count them, and hutch df counts a disk once.
 
-test: timeout=600 beside=yes
+test: timeout=600 beside=yes seconds=70
 """
 import os
 import re

@@ -9,7 +9,7 @@ its way when the snapshot is taken: init's own connection goes on over a new
 channel, in the middle of a frame.  The second is a sandbox that is stopped and
 resumed over HTTP; its commands end then, and what they left behind goes on.
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=300
 """
 import hashlib
 import os

@@ -3,7 +3,7 @@
 them: what goes on, what is a new one's own, what a crash and a full disk leave,
 and what all of it takes.
 
-test: timeout=1500 long-timeout=3600 beside=yes
+test: timeout=1500 long-timeout=3600 beside=yes seconds=200
 """
 import contextlib
 import errno

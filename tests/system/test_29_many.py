@@ -2,7 +2,7 @@
 """Many sandboxes that begin at once from one snapshot that a user took of a busy
 one: a hundred with `make check-long`.  And when memory does not suffice.
 
-test: timeout=900 long-timeout=7200 beside=yes
+test: timeout=900 long-timeout=7200 beside=yes seconds=100
 """
 import time
 

@@ -2,7 +2,7 @@
 """Snapshots of templates are made anew when they are a day old: what runs, what
 waits and what comes meanwhile is served.
 
-test: timeout=1500 beside=yes
+test: timeout=1500 beside=yes seconds=70
 """
 import glob
 import hashlib

@@ -2,7 +2,7 @@
 """Files of a held sandbox over HTTP and by the command line: there and back, at
 the edges, against what user code puts in the way, and when things end.
 
-test: timeout=900 beside=yes
+test: timeout=900 beside=yes seconds=65
 """
 import calendar
 import hashlib

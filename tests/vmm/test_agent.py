@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The agent's connection over a snapshot: init in the guest does not notice.
 
-test: timeout=900 long-timeout=1800
+test: timeout=900 long-timeout=1800 beside=yes seconds=16
 """
 import os
 import shutil

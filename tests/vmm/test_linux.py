@@ -4,7 +4,7 @@
 The guest (vmm/x86/guests/clock.c) says the time ten times a second on each
 processor.  A boot costs 20 s on soft KVM, so cases share boots.
 
-test: timeout=1200 long-timeout=3600
+test: timeout=1200 long-timeout=3600 beside=yes seconds=75
 """
 import hashlib
 import os
