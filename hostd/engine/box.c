@@ -367,6 +367,10 @@ static int record_fill(struct cmd *c, const struct command_spec *spec)
 	memcpy(r->sandbox, s->id, sizeof(r->sandbox));
 	memcpy(r->environment, s->environment, sizeof(r->environment));
 	memcpy(r->graph, s->graph, sizeof(r->graph));
+	memcpy(r->template_name, s->template_name, sizeof(r->template_name));
+	memcpy(r->template_id, s->template_id, sizeof(r->template_id));
+	r->template_version = s->template_version;
+	memcpy(r->template_base, s->template_base, sizeof(r->template_base));
 	r->kind = spec->argv ? CMD_KIND_EXEC : CMD_KIND_RUN;
 	r->status = c->sent = CMD_QUEUED;
 	r->exit_code = -1;

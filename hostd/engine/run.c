@@ -211,7 +211,9 @@ static struct box *from_new(struct from_ask *a, const struct snapshot_rec *r)
 		return NULL;
 	memcpy(b->rec.template_name, r->template_name,
 	       sizeof(b->rec.template_name));
-	memcpy(b->rec.template_id, r->id, sizeof(b->rec.template_id));
+	memcpy(b->rec.template_id, r->template_id, sizeof(b->rec.template_id));
+	b->rec.template_version = r->template_version;
+	memcpy(b->rec.snapshot, r->id, sizeof(b->rec.snapshot));
 	memcpy(b->rec.image_sha256, r->image_sha256, HASH_BYTES);
 	memcpy(b->rec.kernel_sha256, r->kernel_sha256, HASH_BYTES);
 	b->from = snapshot_from_of(r);

@@ -77,6 +77,8 @@ void service_errors(struct request *r);
 /* encode.c */
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s);
 void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s);
+void lbb_put_template(struct json_out *j, const struct template_rec *t,
+		      bool with_code);
 void lbb_put_command(struct json_out *j, const struct command_rec *c,
 		     bool with_output);
 void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,
