@@ -378,6 +378,39 @@ static void sample_write(const char *name, const char *what,
 	fclose(f);
 }
 
+/* Of a saved template: its own, and that of a sandbox which it made. */
+static void template_samples_write(void)
+{
+	struct template_rec t = {.id = "sbt_a1b2",
+				 .environment = "env_a",
+				 .graph = "main",
+				 .name = "normalize",
+				 .version = 2,
+				 .base = "lbb/python",
+				 .limits = {1, 2048, 4096},
+				 .timeout_ms = 60000,
+				 .created_ms = 1700000000000,
+				 .has_code = true,
+				 .code_bytes = 57,
+				 .code_sha256 = {0xab}};
+	struct sandbox_rec s = sandbox_of(1);
+	struct bytes b = {0};
+
+	template_rec_encode(&t, &b);
+	sample_write("template.good.hex", "the second version of a name", &b);
+	snprintf(s.name, sizeof(s.name), "nightly");
+	snprintf(s.labels, sizeof(s.labels), "{\"team\":\"a b\"}");
+	memcpy(s.template_name, t.name, sizeof(s.template_name));
+	memcpy(s.template_id, t.id, sizeof(s.template_id));
+	s.template_version = t.version;
+	s.kind = SBX_KIND_HELD;
+	b.len = 0;
+	sandbox_rec_encode(&s, &b);
+	sample_write("sandbox.good.labels.hex",
+		     "of a saved template, with name and labels", &b);
+	bytes_finish(&b);
+}
+
 static void samples_write(void)
 {
 	struct key_info k = {
@@ -399,35 +432,12 @@ static void samples_write(void)
 		.mem_bytes = 90ull << 20,
 		.disk_bytes = 2 << 20,
 		.sums = {.state = {0xab}, .mem = {0xcd}, .disk = {0xef}}};
-	struct template_rec t = {.id = "sbt_a1b2",
-				 .environment = "env_a",
-				 .graph = "main",
-				 .name = "normalize",
-				 .version = 2,
-				 .base = "lbb/python",
-				 .limits = {1, 2048, 4096},
-				 .timeout_ms = 60000,
-				 .created_ms = 1700000000000,
-				 .has_code = true,
-				 .code_bytes = 57,
-				 .code_sha256 = {0xab}};
 	struct sandbox_rec s = sandbox_of(1);
 	struct command_rec c = command_of(1);
 	struct bytes b = {0};
 
 	sandbox_rec_encode(&s, &b);
 	sample_write("sandbox.good.new.hex", "just begun", &b);
-	snprintf(s.name, sizeof(s.name), "nightly");
-	snprintf(s.labels, sizeof(s.labels), "{\"team\":\"a b\"}");
-	memcpy(s.template_name, t.name, sizeof(s.template_name));
-	memcpy(s.template_id, t.id, sizeof(s.template_id));
-	s.template_version = t.version;
-	s.kind = SBX_KIND_HELD;
-	b.len = 0;
-	sandbox_rec_encode(&s, &b);
-	sample_write("sandbox.good.labels.hex",
-		     "of a saved template, with name and labels", &b);
-	s = sandbox_of(1);
 	s.status = SBX_LOST;
 	s.reason = END_VM_LOST;
 	s.started_ms = s.created_ms + 400;
@@ -456,9 +466,6 @@ static void samples_write(void)
 	b.len = 0;
 	snapshot_rec_encode(&n, &b);
 	sample_write("snapshot.good.hex", "of a held sandbox, with a name", &b);
-	b.len = 0;
-	template_rec_encode(&t, &b);
-	sample_write("template.good.hex", "the second version of a name", &b);
 	bytes_finish(&b);
 }
 
@@ -476,8 +483,10 @@ int main(void)
 		cmocka_unit_test(names_are_the_wire_s),
 	};
 
-	if (getenv("HUTCH_WRITE_SAMPLES"))
+	if (getenv("HUTCH_WRITE_SAMPLES")) {
 		samples_write();
+		template_samples_write();
+	}
 	seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)getpid();
 	print_message("# seed=%u (HUTCH_SEED)\n", seed);
 	return cmocka_run_group_tests(tests, NULL, NULL);
