@@ -270,7 +270,7 @@ static void a_key_comes_before_the_template(void **state)
 	assert_int_equal(use_now("sum-a", 1, "nothing", &g), 0);
 	assert_true(g.a.found.is_found);
 	assert_false(g.a.found.is_same_request);
-	assert_string_equal(g.a.found.command, command_of(7).id);
+	assert_string_equal(g.a.found.command, sandbox_of(7).command);
 	assert_string_equal(g.r.id, "");
 	/* The key of a save is another one. */
 	assert_int_equal(use_now("k", 1, "sum", &g), 0);
