@@ -56,6 +56,9 @@
 	  "The sandbox's disk is full.")                                       \
 	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \
 	  "invalid_request_error", 404, 66, 0, "There is no such template.")   \
+	X(TEMPLATE_NAME_INVALID, "sandbox_template_name_invalid",              \
+	  "invalid_request_error", 400, 64, 0,                                 \
+	  "A template's name is 1 to 64 of a-z 0-9 . _ -")                     \
 	X(LIMITS_INVALID, "sandbox_limits_invalid", "invalid_request_error",   \
 	  400, 64, 0, "A limit is outside its range.")                         \
 	X(TIMEOUT_INVALID, "sandbox_timeout_invalid", "invalid_request_error", \

@@ -7,7 +7,8 @@ JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
 	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
-	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
+	held.c naming.c update.c encode.c sandboxes.c snapshots.c files.c \
+	commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
@@ -50,12 +51,19 @@ $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
 UNIT_TESTS += tests/hostd/held_test
 $(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
-	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
+	$(addprefix hostd/surface/lbb/,decode.c work.c naming.c) \
 	hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
+
+UNIT_TESTS += tests/hostd/templates_test
+$(eval $(call program,tests/hostd/templates_test,\
+	hostd/surface/lbb/templates_test.c $(addprefix hostd/surface/lbb/,\
+	decode.c work.c naming.c encode.c sandboxes.c) hostd/store/record.c \
+	$(addprefix hostd/http/,canon.c route.c query.c) \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/files_test
 $(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \

@@ -155,8 +155,8 @@ void err_not_running(struct err *err, const struct sandbox_rec *s)
 {
 	if (s->kind == SBX_KIND_ONE_CALL)
 		err_set(err, ERR_NOT_RUNNING, "sandbox",
-			"The sandbox %s is of a one-call run; commands and "
-			"files are of sandboxes that are held.",
+			"The sandbox %s is of a one-call run; commands, "
+			"files and updates are of sandboxes that are held.",
 			s->id);
 	else
 		err_set(err, ERR_NOT_RUNNING, "sandbox",

@@ -267,7 +267,7 @@ void box_maybe_free(struct box *b)
 
 /* ---- made -------------------------------------------------------------- */
 
-static void hash(uint8_t ret[HASH_BYTES], const void *p, size_t len)
+void sha256_of(uint8_t ret[HASH_BYTES], const void *p, size_t len)
 {
 	if (p)
 		EVP_Digest(p, len, ret, NULL, EVP_sha256(), NULL);
@@ -367,14 +367,18 @@ static int record_fill(struct cmd *c, const struct command_spec *spec)
 	memcpy(r->sandbox, s->id, sizeof(r->sandbox));
 	memcpy(r->environment, s->environment, sizeof(r->environment));
 	memcpy(r->graph, s->graph, sizeof(r->graph));
+	memcpy(r->template_name, s->template_name, sizeof(r->template_name));
+	memcpy(r->template_id, s->template_id, sizeof(r->template_id));
+	r->template_version = s->template_version;
+	memcpy(r->template_base, s->template_base, sizeof(r->template_base));
 	r->kind = spec->argv ? CMD_KIND_EXEC : CMD_KIND_RUN;
 	r->status = c->sent = CMD_QUEUED;
 	r->exit_code = -1;
 	r->timeout_ms = spec->timeout_ms;
 	r->created_ms = clock_wall_ms();
-	hash(r->code_sha256, spec->code, spec->code_len);
-	hash(r->input_sha256, spec->input, spec->input_len);
-	hash(r->config_sha256, spec->config, spec->config_len);
+	sha256_of(r->code_sha256, spec->code, spec->code_len);
+	sha256_of(r->input_sha256, spec->input, spec->input_len);
+	sha256_of(r->config_sha256, spec->config, spec->config_len);
 	r->code_bytes = spec->code_len;
 	r->input_bytes = spec->input ? spec->input_len : 0;
 	r->config_bytes = spec->config ? spec->config_len : 0;

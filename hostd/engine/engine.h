@@ -99,12 +99,14 @@ struct caller {
 
 struct run_spec {
 	const char *key; /* Idempotency-Key, checked by the surface */
-	uint8_t request_hash[HASH_BYTES];  /* HMAC of the canonical request */
-	const char *template_name;	   /* NULL = lbb/python */
-	const void *code, *input, *config; /* input, config may be NULL */
+	uint8_t request_hash[HASH_BYTES]; /* HMAC of the canonical request */
+	/* A base, a saved template's name or id; NULL = lbb/python. */
+	const char *template_name;
+	/* Each may be NULL; code and config: the template's, if it is saved. */
+	const void *code, *input, *config;
 	size_t code_len, input_len, config_len;
-	struct limits limits;	/* each 0 = default (1, 1024, 4096) */
-	uint32_t timeout_ms;	/* 0 = default */
+	struct limits limits;	/* each 0 = template's, or 1, 1024, 4096 */
+	uint32_t timeout_ms;	/* 0 = the template's, or the default */
 	const char *const *env; /* "NAME=value", NULL terminated or NULL */
 	uint32_t wait_ms;
 };
@@ -113,13 +115,15 @@ struct run_spec {
 struct create_spec {
 	const char *key;
 	uint8_t request_hash[HASH_BYTES];
-	const char *template_name; /* NULL = lbb/python */
-	struct limits limits;	   /* each 0 = default */
+	const char *template_name; /* as of a run */
+	struct limits limits;	   /* as of a run */
 	/* NULL = from the template; else template and limits are its, and not
 	 * given. */
 	const char *snapshot;
 	uint32_t idle_seconds, expires_in_seconds; /* 0 = default */
 	const char *const *env;			   /* of all its commands */
+	/* Printable ASCII; labels: a JSON object of strings.  NULL = none. */
+	const char *name, *labels;
 	uint32_t wait_ms;
 };
 
@@ -132,6 +136,7 @@ struct command_spec {
 	const char *cwd;	 /* NULL = /workspace */
 	const void *stdin_data;
 	size_t stdin_len;
+	/* NULL: code, config and time-out of the sandbox's saved template. */
 	const void *code, *input, *config;
 	size_t code_len, input_len, config_len;
 	uint32_t timeout_ms; /* 0 = default */
@@ -149,7 +154,9 @@ typedef void (*engine_run_fn)(void *ctx, const struct err *e,
 /*
  * Start, or find by key, and wait up to wait_ms for the end.  The callback
  * runs once, never before engine_run returned.  Refusals before a record
- * exists (bad limits, places, capacity, plan) burn no key.
+ * exists (bad limits, places, capacity, plan) burn no key.  What `who` and
+ * `spec` point to stays until the callback, or engine_cancel_wait; so it is
+ * with the other calls that have a waiter.
  */
 int engine_run(struct engine *e, const struct caller *who,
 	       const struct run_spec *spec, engine_run_fn fn, void *ctx,
@@ -172,6 +179,19 @@ int engine_sandbox_stop(struct engine *e, const struct caller *who,
 			const char *id, engine_sandbox_fn fn, void *ctx);
 int engine_sandbox_resume(struct engine *e, const struct caller *who,
 			  const char *id, engine_sandbox_fn fn, void *ctx);
+/* What is not given stays: idle_seconds and expires_in_seconds 0, and name and
+ * labels without has_; NULL with it = none from now on. */
+struct update_spec {
+	const char *sandbox;
+	bool has_name, has_labels;
+	const char *name, *labels;
+	uint32_t idle_seconds;	     /* counts from now */
+	uint32_t expires_in_seconds; /* from now */
+};
+/* Of a held one that has not ended; answered when it is durable. */
+int engine_sandbox_update(struct engine *e, const struct caller *who,
+			  const struct update_spec *spec, engine_sandbox_fn fn,
+			  void *ctx);
 /*
  * At most ENGINE_COMMANDS_RUNNING_MAX of a sandbox run, the next
  * ENGINE_COMMANDS_WAITING_MAX wait in their order; more are refused.  One for a
@@ -204,6 +224,39 @@ int engine_sandbox_list(struct engine *e, const struct caller *who,
 int engine_command_list(struct engine *e, const struct caller *who,
 			const struct store_page *p, engine_commands_fn fn,
 			void *ctx);
+
+/* ---- saved templates (template.c) ---- */
+
+struct template_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *name;	   /* 1 to 64 of a-z 0-9 . _ - */
+	const char *base;	   /* a base template */
+	const void *code, *config; /* NULL = none; config: JSON */
+	size_t code_len, config_len;
+	struct limits limits; /* each 0 = default */
+	uint32_t timeout_ms;  /* 0 = default */
+};
+typedef void (*engine_template_fn)(void *ctx, const struct err *e,
+				   const struct template_rec *r);
+typedef void (*engine_templates_fn)(void *ctx, const struct err *e,
+				    const struct template_rec *r, size_t n,
+				    bool has_more);
+/* The next version of its name, or what its key has saved before.  `fn` is
+ * called once, when it is durable, or at once with what is wrong with the
+ * request.  rc < 0: it will not be called.  Copies what it needs. */
+int engine_template_save(struct engine *e, const struct caller *who,
+			 const struct template_spec *spec,
+			 engine_template_fn fn, void *ctx);
+/* By id, or the newest version of a name; is_name: a name only. */
+int engine_template_get(struct engine *e, const struct caller *who,
+			const char *which, bool is_name, engine_template_fn fn,
+			void *ctx);
+/* Newest versions, newest first; page.name: all versions of that one.  Without
+ * code and config. */
+int engine_template_list(struct engine *e, const struct caller *who,
+			 const struct store_page *p, engine_templates_fn fn,
+			 void *ctx);
 
 /* ---- snapshots of held sandboxes ---- */
 

@@ -63,6 +63,35 @@ static void *sql_realloc(void *p, int n)
 
 /* ---- the test ----------------------------------------------------------- */
 
+static bool is_of_template; /* the runs: what they run is saved */
+
+static void on_saved(void *ctx, const struct err *e,
+		     const struct template_rec *r)
+{
+	(void)r;
+	assert_null(e);
+	*(bool *)ctx = true;
+}
+
+static void save_template(void)
+{
+	const struct run_spec sum = sum_spec("", 0);
+	const struct template_spec spec = {.key = "save",
+					   .name = "sum",
+					   .base = "lbb/python",
+					   .code = sum.code,
+					   .code_len = sum.code_len,
+					   .config = "{}",
+					   .config_len = 2};
+	bool is_saved = false;
+
+	assert_int_equal(engine_template_save(env.e, &env.who, &spec, on_saved,
+					      &is_saved),
+			 0);
+	env_settle();
+	assert_true(is_saved);
+}
+
 /* A run with a failing allocation somewhere; true when it was answered. */
 static void one_run(const char *key, struct call *c)
 {
@@ -70,6 +99,11 @@ static void one_run(const char *key, struct call *c)
 	int vm = fake.n_vms;
 	int rc;
 
+	if (is_of_template) {
+		spec.template_name = "sum";
+		spec.code = NULL;
+		spec.code_len = 0;
+	}
 	memset(c, 0, sizeof(*c));
 	rc = engine_run(env.e, &env.who, &spec, on_call_run, c, &c->w);
 	if (rc) {
@@ -95,13 +129,12 @@ static void on_tick(struct loop_timer *t)
 	loop_timer_set(env.f.loop, t, 2);
 }
 
-static void every_allocation_fails_once(void **state)
+static void each_fails_once(void)
 {
 	int n_refused = 0, n_late = 0;
 	bool is_past = false;
 	long nth = 0;
 
-	(void)state;
 	while (!is_past && nth < 3000) {
 		struct loop_timer tick = {.fn = on_tick};
 		long before = atomic_load(&n_failed);
@@ -109,6 +142,8 @@ static void every_allocation_fails_once(void **state)
 
 		nth += is_long_run() || nth < 40 ? 1 : 13;
 		env_init();
+		if (is_of_template)
+			save_template();
 		loop_timer_set(env.f.loop, &tick, 2);
 		atomic_store(&fail_in, nth);
 		one_run("k", &c);
@@ -139,10 +174,25 @@ static void every_allocation_fails_once(void **state)
 	assert_true(nth > 40 && nth < 3000 && n_refused > 5);
 }
 
+static void every_allocation_fails_once(void **state)
+{
+	(void)state;
+	is_of_template = false;
+	each_fails_once();
+}
+
+static void also_where_a_template_is_read(void **state)
+{
+	(void)state;
+	is_of_template = true;
+	each_fails_once();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_allocation_fails_once),
+		cmocka_unit_test(also_where_a_template_is_read),
 	};
 	sqlite3_mem_methods mine;
 

@@ -120,6 +120,9 @@ struct box {
 	struct list cmds;
 	struct list files; /* calls on them, oldest first (file.c) */
 	uint64_t last_file;
+	/* Updates of it by clients (update.c): how many, and how many of them
+	 * are on disk. */
+	uint64_t n_updates, n_updates_told;
 	struct secrets common; /* env of all commands */
 	struct vm_spec spec;
 	uint64_t ram_bytes, disk_bytes;
@@ -145,17 +148,19 @@ struct box {
 /* ---- limits.c, admit.c
  * ---------------------------------------------------------- */
 
-/* Who may run, and is the request inside its limits?  *ret_limits and its
- * command (texts borrowed from `spec`) get the defaults; 0, or -1 with err. */
-int run_spec_check(const struct caller *who, const struct run_spec *spec,
-		   struct limits *ret_limits, struct command_spec *ret_work,
-		   struct err *err);
-/* The same of a held sandbox and of a command on one: `spec` gets the
- * defaults. */
+/* Who may run, and is the request inside its limits?  `spec`, of a base
+ * template, and its command get the defaults; 0, or -1 with err. */
+int run_spec_check(const struct caller *who, struct run_spec *spec,
+		   struct command_spec *work, struct err *err);
+/* The same of a held sandbox, of a command on one, which may be without code
+ * unless that is needed, and of a template. */
 int create_spec_check(const struct caller *who, struct create_spec *spec,
 		      struct err *err);
 int command_spec_check(const struct caller *who, struct command_spec *spec,
-		       struct err *err);
+		       bool needs_code, struct err *err);
+int template_spec_check(const struct caller *who, struct template_spec *spec,
+			struct err *err);
+int update_spec_check(const struct update_spec *spec, struct err *err);
 int caller_check(const struct caller *who, struct err *err);
 int env_check(const char *const *env, struct err *err);
 
@@ -190,6 +195,8 @@ struct cmd *cmd_by_number(struct box *b, uint64_t number);
 struct cmd *box_only_cmd(const struct box *b);
 /* Before its record is written: the sandbox gets this id. */
 void box_rename(struct box *b, const char *sandbox);
+/* Zeros without bytes (p NULL). */
+void sha256_of(uint8_t ret[HASH_BYTES], const void *p, size_t len);
 /* When nothing holds it any more; also commands of it that are over. */
 void box_maybe_free(struct box *b);
 /* Not yet known to anybody: no waiter, no write. */
@@ -197,6 +204,62 @@ void box_discard(struct box *b);
 void cmd_discard(struct cmd *c);
 
 #define box_each_cmd(b, n, tmp) list_for_each_safe(n, tmp, &(b)->cmds)
+
+enum wait_for {
+	WAIT_COMMAND_END,
+	WAIT_SANDBOX_STARTED,
+	WAIT_SANDBOX_STOPPED,
+	WAIT_SANDBOX_DESTROYING,
+	WAIT_SANDBOX_UPDATED,
+	WAIT_NOTHING
+};
+
+/* ---- run.c, from.c: calls that start something --------------------------- */
+
+/* One that has to read a record first. */
+struct from {
+	enum {
+		FROM_SNAPSHOT,
+		FROM_TEMPLATE_RUN,
+		FROM_TEMPLATE_CREATE,
+		FROM_TEMPLATE_COMMAND,
+	} kind;
+	const char *which; /* name or id of the record */
+	union {
+		struct run_spec run;
+		struct create_spec create; /* also SNAPSHOT: checked */
+		struct command_spec command;
+	};
+};
+/* Is it no base template? */
+bool template_is_saved(const char *name);
+/* Reads it, and goes on below; the waiter is refused when it cannot. */
+void from_read(struct engine *e, const struct caller *who,
+	       const struct from *what, struct waiter *w);
+void template_error(struct err *err, const struct caller *who,
+		    const char *which, int rc);
+/* The rest of the calls.  `t`: the saved template that they name, or NULL. */
+void run_go(struct engine *e, const struct caller *who,
+	    const struct run_spec *spec, const struct template_rec *t,
+	    struct waiter *w);
+void create_go(struct engine *e, const struct caller *who,
+	       const struct create_spec *spec, const struct template_rec *t,
+	       struct waiter *w);
+void command_go(struct engine *e, const struct caller *who,
+		const struct command_spec *spec, const struct template_rec *t,
+		struct waiter *w);
+/* In memory, not begun; NULL = no memory. */
+struct box *held_new(struct engine *e, const struct caller *who,
+		     const struct create_spec *spec);
+/* Joined by the waiter, and begun; b NULL = there was no memory for it. */
+void box_begin(struct box *b, struct waiter *w, enum wait_for what,
+	       uint32_t wait_ms);
+/* A call with this key is in memory: joined, or refused as another one. */
+bool call_is_joined(struct engine *e, const struct caller *who,
+		    const char *operation, const char *key,
+		    const uint8_t request_hash[HASH_BYTES], struct waiter *w,
+		    enum wait_for what, uint32_t wait_ms);
+void refuse_no_memory(struct waiter *w);
 
 /* ---- begin.c: keys and first records ------------------------------------- */
 
@@ -322,14 +385,6 @@ int space_for_stop(const struct box *b, struct err *err);
 /* ---- wait.c: who waits for an answer
  * ------------------------------------------------ */
 
-enum wait_for {
-	WAIT_COMMAND_END,
-	WAIT_SANDBOX_STARTED,
-	WAIT_SANDBOX_STOPPED,
-	WAIT_SANDBOX_DESTROYING,
-	WAIT_NOTHING
-};
-
 struct waiter {
 	struct list node; /* in box.waiters, or alone */
 	struct list all;  /* in engine.waiters */
@@ -338,6 +393,7 @@ struct waiter {
 	struct box *box;   /* NULL: answered from the store, or refused */
 	struct cmd *cmd;   /* NULL: it is about the sandbox alone */
 	enum wait_for what;
+	uint64_t update;      /* UPDATED: the number of it */
 	engine_run_fn run_fn; /* one of the two */
 	engine_sandbox_fn sandbox_fn;
 	void *ctx;

@@ -274,7 +274,8 @@ static void many_begin_from_one(void **state)
 		fake_bound(i + 1);
 		call_wait(&kids[i]);
 		assert_int_equal(kids[i].sbx.status, SBX_RUNNING);
-		assert_string_equal(kids[i].sbx.template_id, s.rec.id);
+		assert_string_equal(kids[i].sbx.snapshot, s.rec.id);
+		assert_string_equal(kids[i].sbx.template_id, "");
 		assert_string_equal(kids[i].sbx.template_name, "lbb/shell");
 		assert_int_equal(kids[i].sbx.incarnation, 2);
 	}
@@ -289,7 +290,7 @@ static void many_begin_from_one(void **state)
 	/* One of one: above those, too. */
 	take(&s, kids[2].sbx.id, "t");
 	assert_int_equal(s.rec.incarnation, 2);
-	assert_string_equal(s.rec.template_id, kids[2].sbx.template_id);
+	assert_string_equal(s.rec.snapshot, kids[2].sbx.snapshot);
 	call_from(&x, s.rec.id, "g");
 	fake_bound(4);
 	call_wait(&x);

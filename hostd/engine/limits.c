@@ -4,6 +4,8 @@
  */
 #include "../link/template.h"
 #include "engine_priv.h"
+#include "log.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TEMPLATE_DEFAULT "lbb/python"
@@ -70,24 +72,38 @@ int env_check(const char *const *env, struct err *err)
 	return 0;
 }
 
-static int code_check(const struct command_spec *s, struct err *err)
+static int code_size_check(size_t len, struct err *err)
 {
-	if (!s->code || !s->code_len)
+	if (len <= ENGINE_CODE_BYTES_MAX)
+		return 0;
+	return err_set(err, ERR_CODE_TOO_LARGE, "code",
+		       "code has %zu bytes; at most %u are taken.", len,
+		       ENGINE_CODE_BYTES_MAX);
+}
+
+static int config_size_check(size_t len, struct err *err)
+{
+	if (len <= ENGINE_JSON_BYTES_MAX)
+		return 0;
+	return err_set(err, ERR_INPUT_TOO_LARGE, "config",
+		       "config has %zu bytes; at most %u are taken.", len,
+		       ENGINE_JSON_BYTES_MAX);
+}
+
+static int code_check(const struct command_spec *s, bool is_needed,
+		      struct err *err)
+{
+	if (is_needed && (!s->code || !s->code_len))
 		return err_set(err, ERR_INVALID_REQUEST, "code",
-			       "code is missing or empty.");
-	if (s->code_len > ENGINE_CODE_BYTES_MAX)
-		return err_set(err, ERR_CODE_TOO_LARGE, "code",
-			       "code has %zu bytes; at most %u are taken.",
-			       s->code_len, ENGINE_CODE_BYTES_MAX);
+			       "code is missing: neither the call nor its "
+			       "template has any.");
+	if (s->code && code_size_check(s->code_len, err))
+		return -1;
 	if (s->input && s->input_len > ENGINE_JSON_BYTES_MAX)
 		return err_set(err, ERR_INPUT_TOO_LARGE, "input",
 			       "input has %zu bytes; at most %u are taken.",
 			       s->input_len, ENGINE_JSON_BYTES_MAX);
-	if (s->config && s->config_len > ENGINE_JSON_BYTES_MAX)
-		return err_set(err, ERR_INPUT_TOO_LARGE, "config",
-			       "config has %zu bytes; at most %u are taken.",
-			       s->config_len, ENGINE_JSON_BYTES_MAX);
-	return 0;
+	return s->config ? config_size_check(s->config_len, err) : 0;
 }
 
 static int argv_check(const struct command_spec *s, struct err *err)
@@ -138,19 +154,24 @@ int caller_check(const struct caller *who, struct err *err)
 	return 0;
 }
 
-/* What every command has; fills in the default of the time-out. */
-static int work_check(struct command_spec *s, struct err *err)
+static int timeout_check(uint32_t *timeout_ms, struct err *err)
 {
-	if (!s->timeout_ms)
-		s->timeout_ms = ENGINE_TIMEOUT_MS_DEFAULT;
-	if ((s->argv ? argv_check(s, err) : code_check(s, err)) ||
+	if (!*timeout_ms)
+		*timeout_ms = ENGINE_TIMEOUT_MS_DEFAULT;
+	if (*timeout_ms <= ENGINE_TIMEOUT_MS_MAX)
+		return 0;
+	return err_set(err, ERR_TIMEOUT_INVALID, "timeout_ms",
+		       "timeout_ms is %u; it must be 1 to %d.", *timeout_ms,
+		       ENGINE_TIMEOUT_MS_MAX);
+}
+
+/* What every command has; fills in the default of the time-out. */
+static int work_check(struct command_spec *s, bool needs_code, struct err *err)
+{
+	if ((s->argv ? argv_check(s, err) : code_check(s, needs_code, err)) ||
 	    env_check(s->env, err))
 		return -1;
-	if (s->timeout_ms > ENGINE_TIMEOUT_MS_MAX)
-		return err_set(err, ERR_TIMEOUT_INVALID, "timeout_ms",
-			       "timeout_ms is %u; it must be 1 to %d.",
-			       s->timeout_ms, ENGINE_TIMEOUT_MS_MAX);
-	return 0;
+	return timeout_check(&s->timeout_ms, err);
 }
 
 static int wait_check(uint32_t wait_ms, struct err *err)
@@ -173,37 +194,58 @@ static int base_check(const char *name, const struct limits *limits,
 	return shape_for(base, limits, &shape, err);
 }
 
-int run_spec_check(const struct caller *who, const struct run_spec *spec,
-		   struct limits *ret_limits, struct command_spec *ret_work,
-		   struct err *err)
+int run_spec_check(const struct caller *who, struct run_spec *spec,
+		   struct command_spec *work, struct err *err)
 {
-	*ret_work = (struct command_spec){
-		.code = spec->code,
-		.input = spec->input,
-		.config = spec->config,
-		.code_len = spec->code_len,
-		.input_len = spec->input_len,
-		.config_len = spec->config_len,
-		.timeout_ms = spec->timeout_ms,
-		.env = spec->env,
-	};
-	if (caller_check(who, err) || work_check(ret_work, err) ||
-	    limits_check(&spec->limits, ret_limits, err) ||
+	struct limits limits = {0};
+
+	if (caller_check(who, err) || work_check(work, true, err) ||
+	    limits_check(&spec->limits, &limits, err) ||
 	    wait_check(spec->wait_ms, err) ||
-	    base_check(spec->template_name, ret_limits, err))
+	    base_check(spec->template_name, &limits, err))
 		return -1;
+	spec->limits = limits;
 	return 0;
 }
 
-static int seconds_check(const char *param, uint32_t *v, uint32_t dflt,
-			 uint32_t min, uint32_t max, struct err *err)
+static int seconds_check(const char *param, uint32_t v, uint32_t min,
+			 uint32_t max, struct err *err)
 {
-	if (!*v)
-		*v = dflt;
-	if (*v >= min && *v <= max)
+	if (v >= min && v <= max)
 		return 0;
 	return err_set(err, ERR_INVALID_REQUEST, param,
-		       "%s is %u; it must be %u to %u.", param, *v, min, max);
+		       "%s is %u; it must be %u to %u.", param, v, min, max);
+}
+
+static int idle_check(uint32_t v, struct err *err)
+{
+	return seconds_check("idle_seconds", v, ENGINE_IDLE_SECONDS_MIN,
+			     ENGINE_IDLE_SECONDS_MAX, err);
+}
+
+static int expires_check(uint32_t v, struct err *err)
+{
+	return seconds_check("expires_in_seconds", v,
+			     ENGINE_EXPIRES_IN_SECONDS_MIN,
+			     ENGINE_EXPIRES_IN_SECONDS_MAX, err);
+}
+
+/* As a record can hold them. */
+static int naming_check(const char *name, const char *labels, struct err *err)
+{
+	size_t name_len = name ? strlen(name) : 1;
+	size_t labels_len = labels ? strlen(labels) : 0;
+
+	if (!name_len || name_len > SANDBOX_NAME_BYTES_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "name",
+			       "name has %zu bytes; it must have 1 to %d.",
+			       name_len, SANDBOX_NAME_BYTES_MAX);
+	if (labels_len > SANDBOX_LABELS_BYTES_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "labels",
+			       "labels have %zu bytes as JSON; at most %d are "
+			       "taken.",
+			       labels_len, SANDBOX_LABELS_BYTES_MAX);
+	return 0;
 }
 
 int create_spec_check(const struct caller *who, struct create_spec *spec,
@@ -211,15 +253,15 @@ int create_spec_check(const struct caller *who, struct create_spec *spec,
 {
 	struct limits limits = {0};
 
+	if (!spec->idle_seconds)
+		spec->idle_seconds = ENGINE_IDLE_SECONDS_DEFAULT;
+	if (!spec->expires_in_seconds)
+		spec->expires_in_seconds = ENGINE_EXPIRES_IN_SECONDS_DEFAULT;
 	if (caller_check(who, err) || env_check(spec->env, err) ||
 	    limits_check(&spec->limits, &limits, err) ||
-	    seconds_check("idle_seconds", &spec->idle_seconds,
-			  ENGINE_IDLE_SECONDS_DEFAULT, ENGINE_IDLE_SECONDS_MIN,
-			  ENGINE_IDLE_SECONDS_MAX, err) ||
-	    seconds_check("expires_in_seconds", &spec->expires_in_seconds,
-			  ENGINE_EXPIRES_IN_SECONDS_DEFAULT,
-			  ENGINE_EXPIRES_IN_SECONDS_MIN,
-			  ENGINE_EXPIRES_IN_SECONDS_MAX, err) ||
+	    idle_check(spec->idle_seconds, err) ||
+	    expires_check(spec->expires_in_seconds, err) ||
+	    naming_check(spec->name, spec->labels, err) ||
 	    wait_check(spec->wait_ms, err) ||
 	    base_check(spec->template_name, &limits, err))
 		return -1;
@@ -228,10 +270,55 @@ int create_spec_check(const struct caller *who, struct create_spec *spec,
 }
 
 int command_spec_check(const struct caller *who, struct command_spec *spec,
-		       struct err *err)
+		       bool needs_code, struct err *err)
 {
-	if (caller_check(who, err) || work_check(spec, err) ||
+	if (caller_check(who, err) || work_check(spec, needs_code, err) ||
 	    wait_check(spec->wait_ms, err))
 		return -1;
+	return 0;
+}
+
+/* A free plan may update. */
+int update_spec_check(const struct update_spec *spec, struct err *err)
+{
+	if (naming_check(spec->name, spec->labels, err) ||
+	    (spec->idle_seconds && idle_check(spec->idle_seconds, err)) ||
+	    (spec->expires_in_seconds &&
+	     expires_check(spec->expires_in_seconds, err)))
+		return -1;
+	return 0;
+}
+
+static int template_name_check(const char *name, struct err *err)
+{
+	static const char chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+	size_t len = name ? strlen(name) : 0;
+
+	if (len && len <= TEMPLATE_NAME_BYTES_MAX && strspn(name, chars) == len)
+		return 0;
+	return err_set(err, ERR_TEMPLATE_NAME_INVALID, "name",
+		       "name is \"%.*s\", of %zu bytes; it must be 1 to %d of "
+		       "a-z 0-9 . _ -.",
+		       TEMPLATE_NAME_BYTES_MAX, log_text(name, len).s, len,
+		       TEMPLATE_NAME_BYTES_MAX);
+}
+
+int template_spec_check(const struct caller *who, struct template_spec *spec,
+			struct err *err)
+{
+	struct limits limits = {0};
+	struct shape shape;
+
+	if (caller_check(who, err) || template_name_check(spec->name, err) ||
+	    limits_check(&spec->limits, &limits, err) ||
+	    timeout_check(&spec->timeout_ms, err) ||
+	    code_size_check(spec->code_len, err) ||
+	    config_size_check(spec->config_len, err))
+		return -1;
+	if (shape_for(spec->base, &limits, &shape, err)) {
+		snprintf(err->param, sizeof(err->param), "base");
+		return -1;
+	}
+	spec->limits = limits;
 	return 0;
 }

@@ -3,7 +3,8 @@
 LOOP_SRCS := $(addprefix hostd/,loop.c loop_timer.c loop_work.c clock.c)
 LOOP_LIBS := -luring -lpthread
 ENGINE_SRCS := $(addprefix hostd/engine/,state.c id.c output.c limits.c \
-	admit.c pool.c pool_target.c wait.c box.c begin.c run.c write.c \
+	admit.c pool.c pool_target.c wait.c box.c begin.c run.c from.c \
+	template.c update.c write.c \
 	settle.c live.c stop.c file.c file_path.c snapshot_ask.c snapshot.c \
 	snapshot_read.c snapshot_expiry.c space.c read.c engine.c) \
 	$(LOOP_SRCS)
@@ -21,7 +22,7 @@ $(eval $(call program,tests/hostd/output_test,hostd/engine/output_test.c \
 # can be moved.
 engine_tests := engine engine_keys engine_life engine_race engine_pool \
 	engine_held engine_held_end engine_stop engine_snapshot \
-	engine_snapshot_keep engine_file
+	engine_snapshot_keep engine_file engine_template engine_update
 engine_test_srcs := hostd/engine/engine_test_util.c \
 	hostd/engine/engine_snapshot_fake.c hostd/engine/engine_file_fake.c \
 	hostd/engine/engine_held_util.c hostd/engine/engine_snapshot_util.c \

@@ -1,7 +1,8 @@
 /*
  * The calls that start something: a one-call run, a held sandbox, a command on
  * one.  Each checks its limits, finds or makes what it is about, joins it with
- * a waiter, and leaves the rest to begin.c.
+ * a waiter, and leaves the rest to begin.c.  What begins from a record that is
+ * read first, a saved template or a snapshot, comes back here from from.c.
  */
 #include "../link/template.h"
 #include "engine_priv.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void refuse_no_memory(struct waiter *w)
+void refuse_no_memory(struct waiter *w)
 {
 	struct err err = {0};
 
@@ -36,11 +37,10 @@ static bool is_ending(struct engine *e, struct waiter *w)
 	return e->is_ending;
 }
 
-/* A call with this key is in memory: joined, or refused as another one. */
-static bool is_joined(struct engine *e, const struct caller *who,
-		      const char *operation, const char *key,
-		      const uint8_t request_hash[HASH_BYTES], struct waiter *w,
-		      enum wait_for what, uint32_t wait_ms)
+bool call_is_joined(struct engine *e, const struct caller *who,
+		    const char *operation, const char *key,
+		    const uint8_t request_hash[HASH_BYTES], struct waiter *w,
+		    enum wait_for what, uint32_t wait_ms)
 {
 	struct begin *g = begin_by_key(e, who, operation, key);
 	struct err err = {0};
@@ -92,9 +92,8 @@ static void expires_in(struct box *b, uint32_t seconds)
 	b->rec.expires_ms = b->rec.created_ms + (int64_t)seconds * 1000;
 }
 
-/* b: NULL = there was no memory for it. */
-static void box_begin(struct box *b, struct waiter *w, enum wait_for what,
-		      uint32_t wait_ms)
+void box_begin(struct box *b, struct waiter *w, enum wait_for what,
+	       uint32_t wait_ms)
 {
 	if (!b) {
 		refuse_no_memory(w);
@@ -108,15 +107,37 @@ static void box_begin(struct box *b, struct waiter *w, enum wait_for what,
 
 /* ---- one call ----------------------------------------------------------- */
 
+/* What the record says of a saved template; b NULL = no memory. */
+static void of_template(struct box *b, const struct template_rec *t)
+{
+	if (!b || !t)
+		return;
+	memcpy(b->rec.template_name, t->name, sizeof(b->rec.template_name));
+	memcpy(b->rec.template_id, t->id, sizeof(b->rec.template_id));
+	b->rec.template_version = t->version;
+}
+
+static void limits_fill(struct limits *l, const struct limits *from)
+{
+	if (!l->vcpus)
+		l->vcpus = from->vcpus;
+	if (!l->memory_mib)
+		l->memory_mib = from->memory_mib;
+	if (!l->disk_mib)
+		l->disk_mib = from->disk_mib;
+}
+
 static struct box *run_new(struct engine *e, const struct caller *who,
 			   const struct run_spec *spec,
-			   const struct limits *limits,
+			   const struct template_rec *t,
 			   const struct command_spec *work)
 {
-	struct box *b =
-		box_new(e, who, SBX_KIND_ONE_CALL, spec->template_name, limits);
-	struct cmd *c = b ? cmd_new(b, work) : NULL;
+	struct box *b = box_new(e, who, SBX_KIND_ONE_CALL, spec->template_name,
+				&spec->limits);
+	struct cmd *c;
 
+	of_template(b, t);
+	c = b ? cmd_new(b, work) : NULL;
 	if (!c) {
 		if (b)
 			box_discard(b);
@@ -131,14 +152,66 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 	return b;
 }
 
+/* The call's own come first. */
+static void work_fill(struct command_spec *work, const struct template_rec *t)
+{
+	if (!work->code && t->has_code) {
+		work->code = t->code.data;
+		work->code_len = t->code.len;
+	}
+	if (!work->config && t->has_config) {
+		work->config = t->config.data;
+		work->config_len = t->config.len;
+	}
+	if (!work->timeout_ms)
+		work->timeout_ms = t->timeout_ms;
+}
+
+void run_go(struct engine *e, const struct caller *who,
+	    const struct run_spec *asked, const struct template_rec *t,
+	    struct waiter *w)
+{
+	struct run_spec spec = *asked;
+	struct command_spec work = {
+		.code = spec.code,
+		.input = spec.input,
+		.config = spec.config,
+		.code_len = spec.code_len,
+		.input_len = spec.input_len,
+		.config_len = spec.config_len,
+		.timeout_ms = spec.timeout_ms,
+		.env = spec.env,
+		.wait_ms = spec.wait_ms,
+	};
+	struct err err = {0};
+
+	if (t) {
+		spec.template_name = t->base;
+		limits_fill(&spec.limits, &t->limits);
+		work_fill(&work, t);
+	}
+	if (run_spec_check(who, &spec, &work, &err)) {
+		waiter_refuse(w, &err);
+		return;
+	}
+	if (call_is_joined(e, who, OPERATION_SANDBOX, spec.key,
+			   spec.request_hash, w, WAIT_COMMAND_END,
+			   spec.wait_ms))
+		return;
+	box_begin(run_new(e, who, &spec, t, &work), w, WAIT_COMMAND_END,
+		  spec.wait_ms);
+}
+
 int engine_run(struct engine *e, const struct caller *who,
 	       const struct run_spec *spec, engine_run_fn fn, void *ctx,
 	       struct waiter **ret_waiter)
 {
 	struct waiter *w = waiter_new(e, fn, NULL, ctx);
-	struct command_spec work;
-	struct limits limits = {0};
-	struct err err = {0};
+	const struct from what = {
+		.kind = FROM_TEMPLATE_RUN,
+		.which = spec->template_name,
+		.run = *spec,
+	};
 
 	if (!w)
 		return -ENOMEM;
@@ -146,22 +219,17 @@ int engine_run(struct engine *e, const struct caller *who,
 		*ret_waiter = w;
 	if (is_ending(e, w))
 		return 0;
-	if (run_spec_check(who, spec, &limits, &work, &err)) {
-		waiter_refuse(w, &err);
-		return 0;
-	}
-	if (is_joined(e, who, OPERATION_SANDBOX, spec->key, spec->request_hash,
-		      w, WAIT_COMMAND_END, spec->wait_ms))
-		return 0;
-	box_begin(run_new(e, who, spec, &limits, &work), w, WAIT_COMMAND_END,
-		  spec->wait_ms);
+	if (template_is_saved(spec->template_name))
+		from_read(e, who, &what, w);
+	else
+		run_go(e, who, spec, NULL, w);
 	return 0;
 }
 
 /* ---- a held sandbox ----------------------------------------------------- */
 
-static struct box *held_new(struct engine *e, const struct caller *who,
-			    const struct create_spec *spec)
+struct box *held_new(struct engine *e, const struct caller *who,
+		     const struct create_spec *spec)
 {
 	const struct command_spec common = {.env = spec->env};
 	struct box *b = box_new(e, who, SBX_KIND_HELD, spec->template_name,
@@ -173,126 +241,68 @@ static struct box *held_new(struct engine *e, const struct caller *who,
 		box_discard(b);
 		return NULL;
 	}
+	snprintf(b->rec.name, sizeof(b->rec.name), "%s",
+		 spec->name ? spec->name : "");
+	snprintf(b->rec.labels, sizeof(b->rec.labels), "%s",
+		 spec->labels ? spec->labels : "");
 	b->rec.idle_seconds = spec->idle_seconds;
 	expires_in(b, spec->expires_in_seconds);
 	key_take(&b->begin, spec->key, spec->request_hash);
 	return b;
 }
 
-/* ---- the same from a snapshot ------------------------------------------- */
-
-/* While its record is read: what was asked. */
-struct from_ask {
-	struct engine *e;
-	struct waiter *w;
-	struct caller who;
-	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1];
-	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
-	char snapshot[ID_BYTES_MAX];
-	struct create_spec spec;
-	struct secrets common; /* env */
-};
-
-static void from_ask_free(struct from_ask *a)
+void create_go(struct engine *e, const struct caller *who,
+	       const struct create_spec *asked, const struct template_rec *t,
+	       struct waiter *w)
 {
-	secrets_finish(&a->common);
-	free(a);
-}
-
-/* Its processes go on in the box; numbers of commands lie above theirs. */
-static struct box *from_new(struct from_ask *a, const struct snapshot_rec *r)
-{
+	struct create_spec spec = *asked;
+	struct err err = {0};
 	struct box *b;
 
-	a->spec.template_name = r->template_base;
-	a->spec.limits = r->limits;
-	b = held_new(a->e, &a->who, &a->spec);
-	if (!b)
-		return NULL;
-	memcpy(b->rec.template_name, r->template_name,
-	       sizeof(b->rec.template_name));
-	memcpy(b->rec.template_id, r->id, sizeof(b->rec.template_id));
-	memcpy(b->rec.image_sha256, r->image_sha256, HASH_BYTES);
-	memcpy(b->rec.kernel_sha256, r->kernel_sha256, HASH_BYTES);
-	b->from = snapshot_from_of(r);
-	b->rec.incarnation = r->incarnation + 1;
-	b->last_number = b->rec.incarnation << ENGINE_NUMBERS_BITS;
-	return b;
+	if (t) {
+		spec.template_name = t->base;
+		limits_fill(&spec.limits, &t->limits);
+	}
+	if (create_spec_check(who, &spec, &err)) {
+		waiter_refuse(w, &err);
+		return;
+	}
+	if (call_is_joined(e, who, OPERATION_SANDBOX, spec.key,
+			   spec.request_hash, w, WAIT_SANDBOX_STARTED,
+			   spec.wait_ms))
+		return;
+	b = held_new(e, who, &spec);
+	of_template(b, t);
+	box_begin(b, w, WAIT_SANDBOX_STARTED, spec.wait_ms);
 }
 
-static void on_from(void *ctx, int rc, struct snapshot_rec *r)
+/* The defaults that the check fills in belong to the sandbox. */
+static void from_snapshot(struct engine *e, const struct caller *who,
+			  const struct create_spec *spec, struct waiter *w)
 {
-	struct from_ask *a = ctx;
-	struct engine *e = a->e;
-	struct waiter *w = a->w;
+	struct from what = {
+		.kind = FROM_SNAPSHOT,
+		.which = spec->snapshot,
+		.create = *spec,
+	};
 	struct err err = {0};
 
-	w->is_reading = false;
-	if (rc == -ENOENT)
-		err_set(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
-			"There is no snapshot %s in graph %s of environment "
-			"%s.",
-			a->spec.snapshot, a->graph, a->environment);
-	else if (rc)
-		store_error(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
-			    a->spec.snapshot, rc);
-	else if (e->is_ending)
-		err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
-	if (err.code || w->is_cancelled)
+	if (create_spec_check(who, &what.create, &err))
 		waiter_refuse(w, &err);
-	else if (!is_joined(e, &a->who, OPERATION_SANDBOX, a->key,
-			    a->spec.request_hash, w, WAIT_SANDBOX_STARTED,
-			    a->spec.wait_ms))
-		box_begin(from_new(a, r), w, WAIT_SANDBOX_STARTED,
-			  a->spec.wait_ms);
-	from_ask_free(a);
-	engine_op_end(e);
-}
-
-static int from_read(struct engine *e, const struct caller *who,
-		     const struct create_spec *spec, struct waiter *w)
-{
-	const struct command_spec common = {.env = spec->env};
-	struct from_ask *a = calloc(1, sizeof(*a));
-	int rc = a ? secrets_take(&a->common, &common, NULL) : -ENOMEM;
-
-	if (!rc) {
-		a->e = e;
-		a->w = w;
-		a->who = *who;
-		a->spec = *spec;
-		snprintf(a->environment, sizeof(a->environment), "%s",
-			 who->environment);
-		snprintf(a->graph, sizeof(a->graph), "%s", who->graph);
-		snprintf(a->key, sizeof(a->key), "%s", spec->key);
-		snprintf(a->snapshot, sizeof(a->snapshot), "%s",
-			 spec->snapshot);
-		a->who.environment = a->environment;
-		a->who.graph = a->graph;
-		a->spec.key = a->key;
-		a->spec.snapshot = a->snapshot;
-		a->spec.env = a->common.env_list;
-		rc = store_snapshot_get(e->store, a->environment, a->graph,
-					a->snapshot, on_from, a);
-	}
-	if (!rc) {
-		w->is_reading = true;
-		engine_op_begin(e);
-		return 0;
-	}
-	if (a)
-		from_ask_free(a);
-	refuse_no_memory(w);
-	return 0;
+	else
+		from_read(e, who, &what, w);
 }
 
 int engine_sandbox_create(struct engine *e, const struct caller *who,
-			  const struct create_spec *asked, engine_sandbox_fn fn,
+			  const struct create_spec *spec, engine_sandbox_fn fn,
 			  void *ctx, struct waiter **ret_waiter)
 {
 	struct waiter *w = waiter_new(e, NULL, fn, ctx);
-	struct create_spec spec = *asked;
-	struct err err = {0};
+	const struct from what = {
+		.kind = FROM_TEMPLATE_CREATE,
+		.which = spec->template_name,
+		.create = *spec,
+	};
 
 	if (!w)
 		return -ENOMEM;
@@ -300,17 +310,12 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 		*ret_waiter = w;
 	if (is_ending(e, w))
 		return 0;
-	if (create_spec_check(who, &spec, &err)) {
-		waiter_refuse(w, &err);
-		return 0;
-	}
-	if (is_joined(e, who, OPERATION_SANDBOX, spec.key, spec.request_hash, w,
-		      WAIT_SANDBOX_STARTED, spec.wait_ms))
-		return 0;
-	if (spec.snapshot)
-		return from_read(e, who, &spec, w);
-	box_begin(held_new(e, who, &spec), w, WAIT_SANDBOX_STARTED,
-		  spec.wait_ms);
+	if (spec->snapshot)
+		from_snapshot(e, who, spec, w);
+	else if (template_is_saved(spec->template_name))
+		from_read(e, who, &what, w);
+	else
+		create_go(e, who, spec, NULL, w);
 	return 0;
 }
 
@@ -340,15 +345,54 @@ static void command_begin(struct box *b, const struct command_spec *spec,
 	begin_start(&c->begin);
 }
 
-int engine_command_create(struct engine *e, const struct caller *who,
-			  const struct command_spec *asked, engine_run_fn fn,
-			  void *ctx, struct waiter **ret_waiter)
+void command_go(struct engine *e, const struct caller *who,
+		const struct command_spec *asked, const struct template_rec *t,
+		struct waiter *w)
 {
-	struct waiter *w = waiter_new(e, fn, NULL, ctx);
+	struct box *b = box_by_id(e, who, asked->sandbox);
 	struct command_spec spec = *asked;
 	struct store_begin key;
 	struct err err = {0};
-	struct box *b;
+
+	if (t)
+		work_fill(&spec, t);
+	/* What has no sandbox any more finds its record without code, too. */
+	if (command_spec_check(who, &spec, b != NULL, &err)) {
+		waiter_refuse(w, &err);
+		return;
+	}
+	if (call_is_joined(e, who, OPERATION_COMMAND, spec.key,
+			   spec.request_hash, w, WAIT_COMMAND_END,
+			   spec.wait_ms))
+		return;
+	if (b) {
+		command_begin(b, &spec, w);
+		return;
+	}
+	key = (struct store_begin){
+		who->environment, who->graph, OPERATION_COMMAND, spec.key, {0}};
+	memcpy(key.request_hash, spec.request_hash, HASH_BYTES);
+	waiter_read_by_key(w, &key, spec.sandbox);
+}
+
+/* Code in a sandbox of a saved template, and something of that is needed. */
+static bool needs_template(const struct box *b, const struct command_spec *s)
+{
+	return b && *b->rec.template_id && !s->argv &&
+	       (!s->code || !s->config || !s->timeout_ms);
+}
+
+int engine_command_create(struct engine *e, const struct caller *who,
+			  const struct command_spec *spec, engine_run_fn fn,
+			  void *ctx, struct waiter **ret_waiter)
+{
+	struct waiter *w = waiter_new(e, fn, NULL, ctx);
+	struct box *b = box_by_id(e, who, spec->sandbox);
+	const struct from what = {
+		.kind = FROM_TEMPLATE_COMMAND,
+		.which = b ? b->rec.template_id : NULL,
+		.command = *spec,
+	};
 
 	if (!w)
 		return -ENOMEM;
@@ -356,21 +400,9 @@ int engine_command_create(struct engine *e, const struct caller *who,
 		*ret_waiter = w;
 	if (is_ending(e, w))
 		return 0;
-	if (command_spec_check(who, &spec, &err)) {
-		waiter_refuse(w, &err);
-		return 0;
-	}
-	if (is_joined(e, who, OPERATION_COMMAND, spec.key, spec.request_hash, w,
-		      WAIT_COMMAND_END, spec.wait_ms))
-		return 0;
-	b = box_by_id(e, who, spec.sandbox);
-	if (b) {
-		command_begin(b, &spec, w);
-		return 0;
-	}
-	key = (struct store_begin){
-		who->environment, who->graph, OPERATION_COMMAND, spec.key, {0}};
-	memcpy(key.request_hash, spec.request_hash, HASH_BYTES);
-	waiter_read_by_key(w, &key, spec.sandbox);
+	if (needs_template(b, spec))
+		from_read(e, who, &what, w);
+	else
+		command_go(e, who, spec, NULL, w);
 	return 0;
 }

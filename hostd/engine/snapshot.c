@@ -151,6 +151,7 @@ static void rec_fill(struct snap *s, const struct sandbox_rec *b)
 	memcpy(r->template_id, b->template_id, sizeof(r->template_id));
 	r->template_version = b->template_version;
 	memcpy(r->template_base, b->template_base, sizeof(r->template_base));
+	memcpy(r->snapshot, b->snapshot, sizeof(r->snapshot));
 	memcpy(r->image_sha256, b->image_sha256, HASH_BYTES);
 	memcpy(r->kernel_sha256, b->kernel_sha256, HASH_BYTES);
 	r->limits = b->limits;

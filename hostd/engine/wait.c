@@ -83,9 +83,23 @@ static bool is_ready(const struct waiter *w)
 		return b->told.status >= SBX_STOPPED;
 	case WAIT_SANDBOX_DESTROYING:
 		return b->told.status >= SBX_DESTROYING;
+	case WAIT_SANDBOX_UPDATED:
+		return b->n_updates_told >= w->update;
 	case WAIT_NOTHING:
 		return true;
 	}
+	return true;
+}
+
+/* What was changed is not on disk yet, and its time is over. */
+static bool is_late(struct waiter *w)
+{
+	if (w->what != WAIT_SANDBOX_UPDATED ||
+	    w->box->n_updates_told >= w->update)
+		return false;
+	err_set(&w->err, ERR_UNAVAILABLE, NULL,
+		"The update of %s cannot be written down now; send it again.",
+		w->box->rec.id);
 	return true;
 }
 
@@ -93,7 +107,7 @@ static void answer_from_memory(struct waiter *w)
 {
 	struct command_rec rec;
 
-	if (w->is_refused) {
+	if (w->is_refused || is_late(w)) {
 		waiter_answer(w, &w->err, NULL, NULL);
 		return;
 	}

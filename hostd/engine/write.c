@@ -32,6 +32,7 @@ struct write {
 	struct box *box;
 	struct cmd *cmd; /* NULL = the sandbox alone */
 	bool has_end;
+	uint64_t n_updates; /* of the box, in it */
 	struct sandbox_rec box_rec;
 	struct command_rec cmd_rec; /* borrows from the command */
 };
@@ -124,6 +125,7 @@ static void told(struct write *w)
 
 	fault_point(faults[w->box_rec.status].written);
 	b->told = w->box_rec;
+	b->n_updates_told = w->n_updates;
 	memcpy(b->told.progress, b->rec.progress,
 	       sizeof(b->told.progress)); /* newer */
 	if (b->told.status == b->rec.status)
@@ -198,6 +200,7 @@ static void write_state(struct box *b, struct cmd *c, bool is_urgent)
 		*w = (struct write){.box = b,
 				    .cmd = c,
 				    .has_end = has_end,
+				    .n_updates = b->n_updates,
 				    .box_rec = b->rec};
 		if (c)
 			w->cmd_rec = c->rec;

@@ -102,8 +102,8 @@ static const char *const steps[] = {
 	"  UNIQUE(environment, graph, sha256)) STRICT;"
 
 	/* Bytes too large for a record.  owner = a command's id; part: 1, 2
-	 * head and tail of stdout, 3, 4 of stderr.  expires_ms 0 = with its
-	 * owner. */
+	 * head and tail of stdout, 3, 4 of stderr.  Or a template's: 5 its
+	 * code, 6 its config.  expires_ms 0 = with its owner. */
 	"CREATE TABLE blob("
 	"  owner TEXT NOT NULL, part INTEGER NOT NULL,"
 	"  expires_ms INTEGER NOT NULL, data BLOB NOT NULL,"
@@ -133,6 +133,14 @@ static const char *const steps[] = {
 	"ALTER TABLE snapshot ADD COLUMN expires_ms INTEGER NOT NULL DEFAULT 0;"
 	"CREATE INDEX snapshot_expires ON snapshot(expires_ms)"
 	"  WHERE expires_ms > 0;",
+
+	/* 3: saved templates are listed; sandboxes by their name, and by the
+	 * template's version */
+	"CREATE INDEX template_graph ON template(environment, graph);"
+	"ALTER TABLE sandbox ADD COLUMN name TEXT NOT NULL DEFAULT '';"
+	"ALTER TABLE sandbox ADD COLUMN template_id TEXT NOT NULL DEFAULT '';"
+	"CREATE INDEX sandbox_name ON sandbox(environment, graph, name)"
+	"  WHERE name <> '';",
 };
 
 int db_schema_version(void)

@@ -18,6 +18,8 @@
 #define STORE_RECORDS_KEPT_MS  (30 * INT64_C(86400000))
 /* Rows erased in one transaction. */
 #define STORE_ERASE_MAX 100
+/* Versions of all names in a graph: they stay for ever. */
+#define STORE_TEMPLATES_MAX 10000
 
 /*
  * Embedded at the start of each kind of op, on the heap.  exec: store thread,
@@ -94,6 +96,8 @@ struct key_row {
 int key_find_row(struct db *db, const struct key_row *k,
 		 struct store_found *ret);
 int key_add_row(struct db *db, const struct key_row *k);
+/* That there is such a graph. */
+int graph_put(struct db *db, const char *environment, const char *graph);
 /* Cut names would make two keys one. */
 bool begin_fits(const struct store_begin *b);
 
@@ -128,6 +132,7 @@ struct list_op {
 		store_sandboxes_fn sandboxes;
 		store_commands_fn commands;
 		store_snapshots_fn snapshots;
+		store_templates_fn templates;
 	} fn;
 	void *ctx;
 };

@@ -82,6 +82,13 @@ bool command_status_is_final(enum command_status s)
 	return s >= CMD_SUCCEEDED;
 }
 
+void template_rec_finish(struct template_rec *t)
+{
+	bytes_finish(&t->code);
+	bytes_finish(&t->config);
+	memset(t, 0, sizeof(*t));
+}
+
 void command_rec_finish(struct command_rec *c)
 {
 	bytes_finish(&c->env_names);

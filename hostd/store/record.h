@@ -17,6 +17,10 @@
 #define GRAPH_NAME_BYTES_MAX	  64
 #define TEMPLATE_NAME_BYTES_MAX	  64
 #define SNAPSHOT_NAME_BYTES_MAX	  64
+#define SANDBOX_NAME_BYTES_MAX	  64
+#define SANDBOX_LABELS_BYTES_MAX  4096 /* as ASCII JSON text */
+#define TEMPLATE_CODE_BYTES_MAX	  (64u << 10)
+#define TEMPLATE_CONFIG_BYTES_MAX (1u << 20)
 #define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define HASH_BYTES		  32
@@ -79,10 +83,10 @@ struct sandbox_rec {
 	enum sandbox_status status;
 	enum sandbox_kind kind;
 	char template_name[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
-	/* sbt_..., snp_... of the snapshot that it began from, "" for a base */
-	char template_id[ID_BYTES_MAX];
-	uint32_t template_version; /* 0 for a base */
+	char template_id[ID_BYTES_MAX]; /* sbt_..., "" for a base */
+	uint32_t template_version;	/* 0 for a base */
 	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
+	char snapshot[ID_BYTES_MAX];	  /* that it began from; "" = none */
 	uint8_t image_sha256[HASH_BYTES]; /* of the root image */
 	uint8_t kernel_sha256[HASH_BYTES];
 	struct limits limits;
@@ -94,7 +98,10 @@ struct sandbox_rec {
 	char progress[REASON_BYTES_MAX]; /* while starting; not stored */
 	uint64_t incarnation;		 /* of the VM, grows with each start */
 	char host_boot_id[40];
-	char command[ID_BYTES_MAX]; /* one-call: its command */
+	char command[ID_BYTES_MAX];	       /* one-call: its command */
+	char name[SANDBOX_NAME_BYTES_MAX + 1]; /* "" = none */
+	/* A JSON object of strings, as ASCII text; "" = none. */
+	char labels[SANDBOX_LABELS_BYTES_MAX + 1];
 };
 
 struct output_rec {
@@ -110,6 +117,11 @@ struct command_rec {
 	char sandbox[ID_BYTES_MAX];
 	char environment[ID_BYTES_MAX];
 	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	/* Of its sandbox; "" in a record of version 1. */
+	char template_name[TEMPLATE_NAME_BYTES_MAX + 1];
+	char template_id[ID_BYTES_MAX];
+	uint32_t template_version;
+	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
 	enum command_kind kind;
 	enum command_status status;
 	enum end_reason reason;
@@ -149,6 +161,7 @@ struct snapshot_rec {
 	char template_id[ID_BYTES_MAX];
 	uint32_t template_version;
 	char template_base[TEMPLATE_NAME_BYTES_MAX + 1];
+	char snapshot[ID_BYTES_MAX];
 	uint8_t image_sha256[HASH_BYTES];
 	uint8_t kernel_sha256[HASH_BYTES];
 	struct limits limits;
@@ -159,6 +172,25 @@ struct snapshot_rec {
 	struct snapshot_sums sums;
 };
 
+/* A saved template: one version of a name.  Nothing of it ever changes. */
+struct template_rec {
+	char id[ID_BYTES_MAX]; /* sbt_... */
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	char name[TEMPLATE_NAME_BYTES_MAX + 1];
+	uint32_t version; /* of its name in its graph: 1, 2, ... */
+	char base[TEMPLATE_NAME_BYTES_MAX + 1]; /* "lbb/python" */
+	struct limits limits;
+	uint32_t timeout_ms;
+	int64_t created_ms;
+	bool has_code, has_config;
+	uint64_t code_bytes, config_bytes;
+	uint8_t code_sha256[HASH_BYTES], config_sha256[HASH_BYTES];
+	/* Stored apart, and not read for lists.  config: JSON as it came. */
+	struct bytes code, config;
+};
+
+void template_rec_finish(struct template_rec *t);
 void command_rec_finish(struct command_rec *c);
 /* Deep copy; -ENOMEM. */
 int command_rec_copy(struct command_rec *dst, const struct command_rec *src);
@@ -176,6 +208,9 @@ int command_rec_encode(const struct command_rec *r, struct bytes *out);
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len);
 int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out);
 int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len);
+/* Without code and config. */
+int template_rec_encode(const struct template_rec *r, struct bytes *out);
+int template_rec_decode(struct template_rec *r, const void *cbor, size_t len);
 
 /* The wall clock may be set back (K18): what came later is not told as earlier
  * than its beginning. */

@@ -46,11 +46,17 @@ static const struct field sandbox_fields[] = {
 	{25, F_U64, S(incarnation), 0, UINT64_MAX},
 	S_TEXT(26, host_boot_id),
 	S_TEXT(27, command),
+	/* From version 2 on; before, key 7 had also snapshots. */
+	S_TEXT(28, snapshot),
+	S_TEXT(29, name),
+	S_TEXT(30, labels),
 };
 
-static const struct record_type sandbox_type = {
-	"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields,
-	N_OF(sandbox_fields)};
+static const struct record_type sandbox_types[] = {
+	{"sandbox", 2, sizeof(struct sandbox_rec), sandbox_fields,
+	 N_OF(sandbox_fields)},
+	{"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields, 27},
+};
 
 #define C(m) offsetof(struct command_rec, m)
 #define C_TEXT(k, m)                                                           \
@@ -91,11 +97,18 @@ static const struct field command_fields[] = {
 	{30, F_U64, C(out[0].tail_at), 0, UINT64_MAX},
 	{31, F_U64, C(out[1].total), 0, UINT64_MAX},
 	{32, F_U64, C(out[1].tail_at), 0, UINT64_MAX},
+	/* From version 2 on. */
+	C_TEXT(33, template_name),
+	C_TEXT(34, template_id),
+	{35, F_U32, C(template_version), 0, UINT32_MAX},
+	C_TEXT(36, template_base),
 };
 
-static const struct record_type command_type = {
-	"command", 1, sizeof(struct command_rec), command_fields,
-	N_OF(command_fields)};
+static const struct record_type command_types[] = {
+	{"command", 2, sizeof(struct command_rec), command_fields,
+	 N_OF(command_fields)},
+	{"command", 1, sizeof(struct command_rec), command_fields, 32},
+};
 
 #define N(m) offsetof(struct snapshot_rec, m)
 #define N_TEXT(k, m)                                                           \
@@ -129,13 +142,46 @@ static const struct field snapshot_fields[] = {
 	{22, F_HASH, N(sums.mem), 0, HASH_BYTES},
 	{23, F_HASH, N(sums.disk), 0, HASH_BYTES},
 	{24, F_I64, N(expires_ms), 0, 0},
+	/* From version 3 on; before, key 7 had also snapshots. */
+	N_TEXT(25, snapshot),
 };
 
-static const struct record_type snapshot_type = {
-	"snapshot", 2, sizeof(struct snapshot_rec), snapshot_fields,
-	N_OF(snapshot_fields)};
-static const struct record_type snapshot_type_1 = {
-	"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields, 21};
+static const struct record_type snapshot_types[] = {
+	{"snapshot", 3, sizeof(struct snapshot_rec), snapshot_fields,
+	 N_OF(snapshot_fields)},
+	{"snapshot", 2, sizeof(struct snapshot_rec), snapshot_fields, 24},
+	{"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields, 21},
+};
+
+#define T(m) offsetof(struct template_rec, m)
+#define T_TEXT(k, m)                                                           \
+	{                                                                      \
+		k, F_TEXT, T(m), 0, TEXT_MAX(struct template_rec, m)           \
+	}
+
+static const struct field template_fields[] = {
+	T_TEXT(1, id),
+	T_TEXT(2, environment),
+	T_TEXT(3, graph),
+	T_TEXT(4, name),
+	{5, F_U32, T(version), 1, UINT32_MAX},
+	T_TEXT(6, base),
+	{7, F_U32, T(limits.vcpus), 0, UINT32_MAX},
+	{8, F_U32, T(limits.memory_mib), 0, UINT32_MAX},
+	{9, F_U32, T(limits.disk_mib), 0, UINT32_MAX},
+	{10, F_U32, T(timeout_ms), 0, UINT32_MAX},
+	{11, F_I64, T(created_ms), 0, 0},
+	{12, F_BOOL, T(has_code), 0, 0},
+	{13, F_U64, T(code_bytes), 0, TEMPLATE_CODE_BYTES_MAX},
+	{14, F_HASH, T(code_sha256), 0, HASH_BYTES},
+	{15, F_BOOL, T(has_config), 0, 0},
+	{16, F_U64, T(config_bytes), 0, TEMPLATE_CONFIG_BYTES_MAX},
+	{17, F_HASH, T(config_sha256), 0, HASH_BYTES},
+};
+
+static const struct record_type template_type = {
+	"template", 1, sizeof(struct template_rec), template_fields,
+	N_OF(template_fields)};
 
 #define K(m) offsetof(struct key_info, m)
 
@@ -162,37 +208,73 @@ static const struct field event_fields[] = {
 static const struct record_type event_type = {
 	"event", 1, sizeof(struct event_rec), event_fields, N_OF(event_fields)};
 
+/* By the version that it has; the newest is first. */
+static int decode_any(const struct record_type *types, size_t n, void *rec,
+		      const void *cbor, size_t len)
+{
+	int rc = -ENOTSUP;
+
+	for (size_t i = 0; i < n && rc == -ENOTSUP; i++)
+		rc = codec_decode(&types[i], rec, cbor, len);
+	return rc;
+}
+
+/* What stood in the place of a template's id is the snapshot's. */
+static void snapshot_move(char template_id[ID_BYTES_MAX],
+			  char snapshot[ID_BYTES_MAX])
+{
+	if (strncmp(template_id, "snp_", 4))
+		return;
+	memcpy(snapshot, template_id, ID_BYTES_MAX);
+	memset(template_id, 0, ID_BYTES_MAX);
+}
+
 int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out)
 {
-	return codec_encode(&sandbox_type, r, out);
+	return codec_encode(&sandbox_types[0], r, out);
 }
 
 int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&sandbox_type, r, cbor, len);
+	int rc = decode_any(sandbox_types, N_OF(sandbox_types), r, cbor, len);
+
+	if (!rc)
+		snapshot_move(r->template_id, r->snapshot);
+	return rc;
 }
 
 int command_rec_encode(const struct command_rec *r, struct bytes *out)
 {
-	return codec_encode(&command_type, r, out);
+	return codec_encode(&command_types[0], r, out);
 }
 
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&command_type, r, cbor, len);
+	return decode_any(command_types, N_OF(command_types), r, cbor, len);
 }
 
 int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out)
 {
-	return codec_encode(&snapshot_type, r, out);
+	return codec_encode(&snapshot_types[0], r, out);
 }
 
 int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len)
 {
-	int rc = codec_decode(&snapshot_type, r, cbor, len);
+	int rc = decode_any(snapshot_types, N_OF(snapshot_types), r, cbor, len);
 
-	return rc == -ENOTSUP ? codec_decode(&snapshot_type_1, r, cbor, len)
-			      : rc;
+	if (!rc)
+		snapshot_move(r->template_id, r->snapshot);
+	return rc;
+}
+
+int template_rec_encode(const struct template_rec *r, struct bytes *out)
+{
+	return codec_encode(&template_type, r, out);
+}
+
+int template_rec_decode(struct template_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&template_type, r, cbor, len);
 }
 
 int key_rec_encode(const struct key_info *r, struct bytes *out)

@@ -33,13 +33,20 @@ static void good(unsigned type, struct bytes *out)
 				 .graph = "main",
 				 .sandbox = "sbx_a",
 				 .mem_bytes = 1 << 20};
+	struct template_rec t = {.id = "sbt_a",
+				 .environment = "env",
+				 .graph = "main",
+				 .name = "normalize",
+				 .version = 1,
+				 .base = "lbb/python"};
 
 	if (bytes_append(&c.result, "[1]", 3) ||
 	    (type == 0 && command_rec_encode(&c, out)) ||
 	    (type == 1 && sandbox_rec_encode(&s, out)) ||
 	    (type == 2 && key_rec_encode(&k, out)) ||
 	    (type == 3 && event_rec_encode(&e, out)) ||
-	    (type == 4 && snapshot_rec_encode(&n, out)))
+	    (type == 4 && snapshot_rec_encode(&n, out)) ||
+	    (type == 5 && template_rec_encode(&t, out)))
 		abort();
 	command_rec_finish(&c);
 }
@@ -105,6 +112,20 @@ static void snapshot(const struct bytes *in)
 	bytes_finish(&out);
 }
 
+static void template(const struct bytes *in)
+{
+	struct bytes out = {0};
+	struct template_rec r, again;
+
+	if (template_rec_decode(&r, in->data, in->len))
+		return;
+	if (template_rec_encode(&r, &out) ||
+	    template_rec_decode(&again, out.data, out.len) ||
+	    memcmp(&r, &again, sizeof(r)))
+		abort();
+	bytes_finish(&out);
+}
+
 /* A definite map whose first pair is a known version. */
 static bool is_past_first_check(const struct bytes *in)
 {
@@ -112,20 +133,20 @@ static bool is_past_first_check(const struct bytes *in)
 
 	return in->len > head + 1 && in->data[0] >> 5 == 5 &&
 	       in->data[0] != 0xbf && !in->data[head] &&
-	       (in->data[head + 1] == 1 || in->data[head + 1] == 2);
+	       in->data[head + 1] >= 1 && in->data[head + 1] <= 3;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static void (*const types[])(const struct bytes *) = {
-		command, sandbox, key, event, snapshot};
+		command, sandbox, key, event, snapshot, template};
 	struct bytes in = {0};
 	unsigned type;
 
 	fuzz_begin();
 	if (len < 3)
 		return 0;
-	type = data[0] & 0x40 ? 4 : data[0] % 4;
+	type = data[0] & 0x40 ? 4 + (data[0] >> 5 & 1) : data[0] % 4;
 	if (data[0] & 0x80) {
 		size_t at;
 

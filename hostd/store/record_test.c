@@ -32,6 +32,7 @@ union any {
 	struct key_info key;
 	struct event_rec event;
 	struct snapshot_rec snapshot;
+	struct template_rec template;
 };
 
 static int any_decode(const char *type, union any *r, const void *p, size_t n)
@@ -42,6 +43,8 @@ static int any_decode(const char *type, union any *r, const void *p, size_t n)
 		return command_rec_decode(&r->command, p, n);
 	if (!strcmp(type, "snapshot"))
 		return snapshot_rec_decode(&r->snapshot, p, n);
+	if (!strcmp(type, "template"))
+		return template_rec_decode(&r->template, p, n);
 	if (!strcmp(type, "key"))
 		return key_rec_decode(&r->key, p, n);
 	assert_string_equal(type, "event");
@@ -56,6 +59,8 @@ static int any_encode(const char *type, const union any *r, struct bytes *out)
 		return command_rec_encode(&r->command, out);
 	if (!strcmp(type, "snapshot"))
 		return snapshot_rec_encode(&r->snapshot, out);
+	if (!strcmp(type, "template"))
+		return template_rec_encode(&r->template, out);
 	if (!strcmp(type, "key"))
 		return key_rec_encode(&r->key, out);
 	return event_rec_encode(&r->event, out);
@@ -126,9 +131,11 @@ static void sample_check(const char *name)
 		fail_msg("%s: %s", name, strerror(-rc));
 	assert_int_equal(any_encode(type, &r, &out), 0);
 	if (strstr(name, ".old.")) {
+		any_finish(type, &r);
 		if (out.len <= in.len ||
 		    any_decode(type, &r, out.data, out.len))
 			fail_msg("%s does not become a new one", name);
+		any_finish(type, &r);
 		return;
 	}
 	if (out.len != in.len || memcmp(out.data, in.data, in.len))
@@ -227,8 +234,9 @@ static void flips_are_harmless(void **state)
 
 static void random_bytes_are_refused(void **state)
 {
-	static const char *const types[] = {"sandbox", "command", "key",
-					    "event", "snapshot"};
+	static const char *const types[] = {"sandbox", "command",  "key",
+					    "event",   "snapshot", "template"};
+	const int n_types = sizeof(types) / sizeof(*types);
 	int n = is_long_run() ? 4000000 : 200000;
 	_cleanup_bytes_ struct bytes b = {0};
 	struct command_rec c;
@@ -243,8 +251,8 @@ static void random_bytes_are_refused(void **state)
 			junk[k] = (uint8_t)rand_r(&seed);
 		if (len > 3 && i % 2) /* past the first check */
 			memcpy(junk, "\xb8\x21\x00\x01", 4);
-		if (!any_decode(types[i % 5], &r, junk, len))
-			any_finish(types[i % 5], &r);
+		if (!any_decode(types[i % n_types], &r, junk, len))
+			any_finish(types[i % n_types], &r);
 	}
 	/* Several bytes of a good one replaced. */
 	good_command(&c);
@@ -286,6 +294,36 @@ static void what_cannot_be_read_is_not_written(void **state)
 	c.result.len = GP_RESULT_BYTES_MAX;
 	assert_int_equal(command_rec_encode(&c, &b), 0);
 	command_rec_finish(&c);
+}
+
+/* A record of version 1 that began from a snapshot had its id in the place of
+ * the template's. */
+static void snapshots_have_a_place_of_their_own(void **state)
+{
+	_cleanup_bytes_ struct bytes old = {0}, b = {0};
+	struct sandbox_rec s = sandbox_of(1);
+	uint8_t *at;
+
+	(void)state;
+	hex_read(SAMPLES "/sandbox.old.snapshot.hex", &old);
+	assert_int_equal(sandbox_rec_decode(&s, old.data, old.len), 0);
+	assert_string_equal(s.snapshot, "snp_a1b2");
+	assert_string_equal(s.template_id, "");
+	assert_string_equal(s.name, "");
+	assert_string_equal(s.labels, "");
+	/* And is itself in a new one, beside a template's. */
+	snprintf(s.template_id, sizeof(s.template_id), "sbt_a");
+	snprintf(s.labels, sizeof(s.labels), "{\"a\":\"b\"}");
+	assert_int_equal(sandbox_rec_encode(&s, &b), 0);
+	assert_int_equal(sandbox_rec_decode(&s, b.data, b.len), 0);
+	assert_string_equal(s.snapshot, "snp_a1b2");
+	assert_string_equal(s.template_id, "sbt_a");
+	assert_string_equal(s.labels, "{\"a\":\"b\"}");
+	/* A version that does not exist yet is told as such. */
+	at = memmem(b.data, b.len, "\x00\x02", 2);
+	assert_non_null(at);
+	at[1] = 3;
+	assert_int_equal(sandbox_rec_decode(&s, b.data, b.len), -ENOTSUP);
 }
 
 /* ---- copies, names
@@ -338,6 +376,39 @@ static void sample_write(const char *name, const char *what,
 		fprintf(f, "%02x%s", b->data[i],
 			i % 32 == 31 || i + 1 == b->len ? "\n" : "");
 	fclose(f);
+}
+
+/* Of a saved template: its own, and that of a sandbox which it made. */
+static void template_samples_write(void)
+{
+	struct template_rec t = {.id = "sbt_a1b2",
+				 .environment = "env_a",
+				 .graph = "main",
+				 .name = "normalize",
+				 .version = 2,
+				 .base = "lbb/python",
+				 .limits = {1, 2048, 4096},
+				 .timeout_ms = 60000,
+				 .created_ms = 1700000000000,
+				 .has_code = true,
+				 .code_bytes = 57,
+				 .code_sha256 = {0xab}};
+	struct sandbox_rec s = sandbox_of(1);
+	struct bytes b = {0};
+
+	template_rec_encode(&t, &b);
+	sample_write("template.good.hex", "the second version of a name", &b);
+	snprintf(s.name, sizeof(s.name), "nightly");
+	snprintf(s.labels, sizeof(s.labels), "{\"team\":\"a b\"}");
+	memcpy(s.template_name, t.name, sizeof(s.template_name));
+	memcpy(s.template_id, t.id, sizeof(s.template_id));
+	s.template_version = t.version;
+	s.kind = SBX_KIND_HELD;
+	b.len = 0;
+	sandbox_rec_encode(&s, &b);
+	sample_write("sandbox.good.labels.hex",
+		     "of a saved template, with name and labels", &b);
+	bytes_finish(&b);
 }
 
 static void samples_write(void)
@@ -407,12 +478,15 @@ int main(void)
 		cmocka_unit_test(flips_are_harmless),
 		cmocka_unit_test(random_bytes_are_refused),
 		cmocka_unit_test(what_cannot_be_read_is_not_written),
+		cmocka_unit_test(snapshots_have_a_place_of_their_own),
 		cmocka_unit_test(copies_are_deep),
 		cmocka_unit_test(names_are_the_wire_s),
 	};
 
-	if (getenv("HUTCH_WRITE_SAMPLES"))
+	if (getenv("HUTCH_WRITE_SAMPLES")) {
 		samples_write();
+		template_samples_write();
+	}
 	seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)getpid();
 	print_message("# seed=%u (HUTCH_SEED)\n", seed);
 	return cmocka_run_group_tests(tests, NULL, NULL);

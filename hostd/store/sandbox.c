@@ -40,10 +40,10 @@ int sandbox_put(struct db *db, const struct sandbox_rec *r)
 	q = query(db,
 		  "INSERT INTO sandbox(id, environment, graph, status, kind,"
 		  " template_name, incarnation, created_ms, ended_ms,"
-		  " expires_ms, rec) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-		  " ?9, ?10, ?11) ON CONFLICT(id) DO UPDATE SET"
-		  " status = ?4, incarnation = ?7, ended_ms = ?9,"
-		  " expires_ms = ?10, rec = ?11");
+		  " expires_ms, rec, name, template_id) VALUES(?1, ?2, ?3, ?4,"
+		  " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT(id)"
+		  " DO UPDATE SET status = ?4, incarnation = ?7,"
+		  " ended_ms = ?9, expires_ms = ?10, rec = ?11, name = ?12");
 	q_text(&q, r->id);
 	q_text(&q, r->environment);
 	q_text(&q, r->graph);
@@ -55,6 +55,8 @@ int sandbox_put(struct db *db, const struct sandbox_rec *r)
 	q_int(&q, r->ended_ms);
 	q_int(&q, r->expires_ms);
 	q_blob(&q, cbor.data, cbor.len);
+	q_text(&q, r->name);
+	q_text(&q, r->template_id);
 	rc = q_run(&q);
 	if (!rc && from != r->status)
 		rc = changed(db, r, from);
@@ -164,14 +166,18 @@ int store_sandbox_get(struct store *s, const char *environment,
 static const char list_graph_sql[] =
 	"SELECT id, rec FROM sandbox WHERE environment = ?1 AND graph = ?2"
 	" AND seq < ?3 AND (?4 = 0 OR status = ?4)"
-	" AND (?5 IS NULL OR template_name = ?5) AND is_quarantined = 0"
-	" ORDER BY seq DESC LIMIT ?6";
+	" AND (?5 IS NULL OR template_name = ?5 OR"
+	" template_id = nullif(?5, ''))"
+	" AND (?6 IS NULL OR name = ?6) AND is_quarantined = 0"
+	" ORDER BY seq DESC LIMIT ?7";
 static const char list_all_sql[] =
 	"SELECT id, rec FROM sandbox WHERE (?1 IS NULL OR environment = ?1)"
 	" AND (?2 IS NULL OR graph = ?2) AND seq < ?3"
 	" AND (?4 = 0 OR status = ?4)"
-	" AND (?5 IS NULL OR template_name = ?5) AND is_quarantined = 0"
-	" ORDER BY seq DESC LIMIT ?6";
+	" AND (?5 IS NULL OR template_name = ?5 OR"
+	" template_id = nullif(?5, ''))"
+	" AND (?6 IS NULL OR name = ?6) AND is_quarantined = 0"
+	" ORDER BY seq DESC LIMIT ?7";
 
 static struct query list_query(struct db *db, const struct store_page *p,
 			       int64_t before)
@@ -184,6 +190,7 @@ static struct query list_query(struct db *db, const struct store_page *p,
 	q_int(&q, before);
 	q_int(&q, p->status);
 	q_text(&q, p->template_name);
+	q_text(&q, p->name);
 	q_int(&q, (int64_t)p->limit + 1);
 	return q;
 }

@@ -112,9 +112,10 @@ int store_run_get(struct store *s, const char *environment, const char *graph,
 /* Newest first; `cursor` = id of the last one of the page before or NULL;
  * status 0 = any; sandbox NULL = any; environment or graph NULL = any (for the
  * administrator).  At most 1000 records; commands come without the bytes of
- * results and output. */
+ * results and output.  template_name: also the id of a saved one. */
 struct store_page {
 	const char *environment, *graph, *cursor, *sandbox, *template_name;
+	const char *name;
 	int status;
 	unsigned limit;
 };
@@ -153,6 +154,37 @@ typedef void (*store_expired_fn)(void *ctx, int rc, const char *id,
 				 int64_t next_ms);
 int store_snapshot_expire(struct store *s, int64_t now_ms, store_expired_fn fn,
 			  void *ctx);
+
+/* ---- saved templates ---------------------------------------------------- */
+
+/*
+ * One transaction: the key, which names it in store_found.command, its record,
+ * code and config, as the next version of its name; `r` has no version yet, and
+ * is copied.  `fn` gets the record that the key has: this one, or, with the
+ * same request, an earlier one; NULL when the request is another (found) or rc
+ * is not 0.  -EDQUOT: the graph has as many as it may.
+ */
+typedef void (*store_saved_fn)(void *ctx, int rc, const struct store_found *f,
+			       struct template_rec *r);
+int store_template_save(struct store *s, const struct store_begin *b,
+			const struct template_rec *r, store_saved_fn fn,
+			void *ctx);
+typedef void (*store_template_fn)(void *ctx, int rc, struct template_rec *r);
+typedef void (*store_templates_fn)(void *ctx, int rc, struct template_rec *r,
+				   size_t n, bool has_more);
+/* By id, or the newest version of a name (only that: is_name); with code and
+ * config.  -ENOENT. */
+int store_template_get(struct store *s, const char *environment,
+		       const char *graph, const char *which, bool is_name,
+		       store_template_fn fn, void *ctx);
+/* The same for a call with the key `b`: what the key names already, or, when it
+ * names nothing, the template.  rc is of what was looked for last. */
+int store_template_use(struct store *s, const struct store_begin *b,
+		       const char *which, store_saved_fn fn, void *ctx);
+/* The newest version of each name; page.name: all versions of this one.  One
+ * that cannot be read is told in the log and left out. */
+int store_template_list(struct store *s, const struct store_page *p,
+			store_templates_fn fn, void *ctx);
 
 /*
  * At start, before anything else runs: every sandbox and command that is not

@@ -250,16 +250,12 @@ static void on_old_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 	on_rc(ctx, rc);
 }
 
-/* A database as release 1 wrote it: it must open for ever. */
-static void saved_schema_1_opens(void **state)
+static void saved_schema_load(const char *path)
 {
-	static const char path[] = "hostd/store/fixtures/schema1.sql";
-	struct answer a;
 	char sql[65536];
 	FILE *in = fopen(path, "re");
 	size_t n;
 
-	(void)state;
 	if (!in)
 		fail_msg("%s: %s (tests run in the top folder)", path,
 			 strerror(errno));
@@ -268,6 +264,15 @@ static void saved_schema_1_opens(void **state)
 	sql[n] = 0;
 	raw_exec(&f, sql);
 	fixture_open(&f);
+}
+
+/* A database as release 1 wrote it: it must open for ever. */
+static void saved_schema_1_opens(void **state)
+{
+	struct answer a;
+
+	(void)state;
+	saved_schema_load("hostd/store/fixtures/schema1.sql");
 	answer_init(&a, &f);
 	store_run_get(f.store, "env_a", "main", sandbox_of(1).command, true,
 		      on_run, &a);
@@ -283,6 +288,64 @@ static void saved_schema_1_opens(void **state)
 			   on_old_snapshot, &a);
 	answer_wait(&a, 1);
 	assert_int_equal(a.rc, 0);
+	fixture_close(&f);
+	assert_int_equal(raw_number(&f, "PRAGMA user_version"),
+			 db_schema_version());
+}
+
+static void on_old_snapshot_2(void *ctx, int rc, struct snapshot_rec *r)
+{
+	if (!rc) {
+		assert_int_equal(r->sums.disk[0], 0xef);
+		assert_int_equal(r->expires_ms, 1900000060000);
+		assert_string_equal(r->snapshot, "");
+	}
+	on_rc(ctx, rc);
+}
+
+/* One as the program before saved templates, names and labels wrote it. */
+static void saved_schema_2_opens(void **state)
+{
+	struct store_page p = {
+		.environment = "env_a", .graph = "main", .limit = 10};
+	struct sandbox_rec s;
+	struct answer a;
+
+	(void)state;
+	saved_schema_load("hostd/store/fixtures/schema2.sql");
+	answer_init(&a, &f);
+	store_run_get(f.store, "env_a", "main", sandbox_of(1).command, true,
+		      on_run, &a);
+	answer_wait(&a, 1);
+	assert_int_equal(a.rc, 0);
+	assert_memory_equal(a.cmd.out[0].head.data, "hello\n", 6);
+	assert_string_equal(a.cmd.template_name, "");
+	assert_string_equal(a.sbx.template_name, "lbb/python");
+	answer_finish(&a);
+	answer_init(&a, &f);
+	store_snapshot_get(f.store, "env_a", "main", "snp_a1b2",
+			   on_old_snapshot_2, &a);
+	answer_wait(&a, 1);
+	assert_int_equal(a.rc, 0);
+	/* One that began from it; it gets a name, and is found by that. */
+	store_sandbox_get(f.store, "env_a", "main", sandbox_of(4).id,
+			  on_sandbox, &a);
+	answer_wait(&a, 2);
+	assert_int_equal(a.rc, 0);
+	assert_string_equal(a.sbx.snapshot, "snp_a1b2");
+	assert_string_equal(a.sbx.template_id, "");
+	s = a.sbx;
+	snprintf(s.name, sizeof(s.name), "old one");
+	assert_int_equal(update_now(&f, &s, NULL, false), 0);
+	p.name = "old one";
+	store_sandbox_list(f.store, &p, on_sandboxes, &a);
+	answer_wait(&a, 3);
+	assert_int_equal(a.n_ids, 1);
+	assert_string_equal(a.ids[0], s.id);
+	p.name = NULL;
+	store_sandbox_list(f.store, &p, on_sandboxes, &a);
+	answer_wait(&a, 4);
+	assert_int_equal(a.n_ids, 4);
 	fixture_close(&f);
 	assert_int_equal(raw_number(&f, "PRAGMA user_version"),
 			 db_schema_version());
@@ -368,6 +431,7 @@ int main(void)
 		TEST(lost_log_is_refused),
 		TEST(other_schemas_are_refused),
 		TEST(saved_schema_1_opens),
+		TEST(saved_schema_2_opens),
 		TEST(damaged_records_are_set_aside),
 	};
 

@@ -132,6 +132,44 @@ static void update_and_read_back(void **state)
 	fixture_open(&f);
 }
 
+/* By name, and by the name or the id of a saved template. */
+static void filters_of_sandboxes(void)
+{
+	struct store_page p = {
+		.environment = "env_a", .graph = "main", .limit = 100};
+	struct sandbox_rec s = sandbox_of(20);
+	struct store_begin b = {"env_a", "main", "run", "k20", {1}};
+	struct answer a;
+
+	snprintf(s.name, sizeof(s.name), "nightly");
+	snprintf(s.template_name, sizeof(s.template_name), "sum");
+	snprintf(s.template_id, sizeof(s.template_id), "sbt_2");
+	answer_init(&a, &f);
+	store_run_begin(f.store, &b, &s, NULL, on_found, &a);
+	answer_wait(&a, 1);
+	for (int i = 0; i < 6; i++) {
+		p.name = i == 0 ? "nightly" : i == 1 ? "none" : NULL;
+		p.template_name = i == 2   ? "sum"
+				  : i == 3 ? "sbt_2"
+				  : i == 4 ? "sbt_1"
+				  : i == 5 ? ""
+					   : NULL;
+		store_sandbox_list(f.store, &p, on_sandboxes, &a);
+		answer_wait(&a, 2 + i);
+		assert_int_equal(a.n_ids, i == 0 || i == 2 || i == 3);
+		if (a.n_ids)
+			assert_string_equal(a.ids[0], s.id);
+	}
+	/* The name is what was written last. */
+	s.name[0] = 0;
+	assert_int_equal(update_now(&f, &s, NULL, false), 0);
+	p.template_name = NULL;
+	p.name = "nightly";
+	store_sandbox_list(f.store, &p, on_sandboxes, &a);
+	answer_wait(&a, 8);
+	assert_int_equal(a.n_ids, 0);
+}
+
 static void lists_page_newest_first(void **state)
 {
 	struct store_page p = {
@@ -177,10 +215,11 @@ static void lists_page_newest_first(void **state)
 	store_sandbox_list(f.store, &p, on_sandboxes, &a);
 	answer_wait(&a, 5);
 	assert_int_equal(a.n_ids, 0);
+	filters_of_sandboxes();
 	p = (struct store_page){.limit = 100}; /* all, for the administrator */
 	store_sandbox_list(f.store, &p, on_sandboxes, &a);
 	answer_wait(&a, 6);
-	assert_int_equal(a.n_ids, 10);
+	assert_int_equal(a.n_ids, 11);
 	/* Commands: of a sandbox, of a graph. */
 	snprintf(sandbox, sizeof(sandbox), "%s", sandbox_of(3).id);
 	p = (struct store_page){.environment = "env_a",

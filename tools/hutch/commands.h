@@ -17,12 +17,16 @@ int cmd_show(struct cli *c, int argc, char **argv);
 int cmd_kill(struct cli *c, int argc, char **argv);
 int cmd_key(struct cli *c, int argc, char **argv);
 int cmd_sandbox(struct cli *c, int argc, char **argv);
+int cmd_template(struct cli *c, int argc, char **argv);
 int cmd_snapshot(struct cli *c, int argc, char **argv);
 int cmd_df(struct cli *c, int argc, char **argv);
 int cmd_pool(struct cli *c, int argc, char **argv);
 int cmd_prepare(struct cli *c, int argc, char **argv);
 int cmd_doctor(struct cli *c, int argc, char **argv);
 int cmd_serve(struct cli *c, int argc, char **argv);
+
+/* A value, indented, for people (records.c). */
+void cli_print_value(struct json_span v, int indent);
 
 /* Text of `hutch COMMAND --help`: the head, then the options. */
 int cli_help(const char *text, const struct opt *opts);

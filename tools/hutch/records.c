@@ -53,6 +53,7 @@ static const char ps_help[] =
 static void print_row(struct json_span v)
 {
 	char id[48], status[24], name[72], created[40], command[48];
+	char called[72];
 
 	answer_text(v, "id", id, sizeof(id), "");
 	answer_text(v, "status", status, sizeof(status), "");
@@ -60,10 +61,11 @@ static void print_row(struct json_span v)
 		answer_text(v, "template", name, sizeof(name), "");
 	answer_text(v, "created_at", created, sizeof(created), "");
 	answer_text(v, "command", command, sizeof(command), "");
-	printf("%-30s %-10s %-12s %2lld %5lld  %-20.19s %s\n", id, status, name,
-	       (long long)answer_int(v, "limits.vcpus", 0),
+	answer_text(v, "name", called, sizeof(called), "");
+	printf("%-30s %-10s %-12s %2lld %5lld  %-20.19s %s%s\n", id, status,
+	       name, (long long)answer_int(v, "limits.vcpus", 0),
 	       (long long)answer_int(v, "limits.memory_mib", 0), created,
-	       command);
+	       command, called);
 }
 
 /* Lists of sandboxes: each status that lives, then all. */
@@ -73,7 +75,7 @@ static const char *const live[] = {"running", "starting", "stopping", "stopped",
 
 struct ps {
 	struct cli *c;
-	const char *status, *template_name;
+	const char *status, *template_name, *name;
 	const char *of;	   /* the status that is listed now; NULL = all */
 	uint64_t limit, n; /* rows at most, rows printed */
 	bool has_more;
@@ -93,7 +95,7 @@ static bool is_live(struct json_span v)
 static void print_head(void)
 {
 	printf("%-30s %-10s %-12s %2s %5s  %-20s %s\n", "SANDBOX", "STATUS",
-	       "TEMPLATE", "N", "MIB", "CREATED (UTC)", "COMMAND");
+	       "TEMPLATE", "N", "MIB", "CREATED (UTC)", "COMMAND OR NAME");
 }
 
 static int ps_path(void *ctx, const char *cursor, struct bytes *out)
@@ -103,8 +105,8 @@ static int ps_path(void *ctx, const char *cursor, struct bytes *out)
 
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)p->limit);
 	return cli_path(p->c, out, "/v1/sandboxes", "limit", limit, "status",
-			p->of, "template", p->template_name, "cursor", cursor,
-			NULL);
+			p->of, "template", p->template_name, "name", p->name,
+			"cursor", cursor, NULL);
 }
 
 /* Rows until there are `limit`; of all without a status: that do not live. */
@@ -168,7 +170,9 @@ int cmd_ps(struct cli *c, int argc, char **argv)
 		 "only these: starting, running, destroyed, failed, lost ...",
 		 NULL},
 		{"template", "NAME", OPT_TEXT, &p.template_name, 0, 0,
-		 "only of this template", NULL},
+		 "only of this template, or of this version (sbt_...)", NULL},
+		{"name", "NAME", OPT_TEXT, &p.name, 0, 0, "only with this name",
+		 NULL},
 		{"limit", "N", OPT_U64, &p.limit, 1, LBB_PAGE_MAX,
 		 "1 to 100, default 20", NULL},
 		{0},
@@ -199,7 +203,7 @@ static const char show_help[] =
 	"  hutch show sbx_...          indented\n"
 	"  hutch show cmd_... --json   as the daemon sent it\n";
 
-static void print_value(struct json_span v, int indent)
+void cli_print_value(struct json_span v, int indent)
 {
 	struct json_member m;
 	struct json_iter it;
@@ -218,7 +222,7 @@ static void print_value(struct json_span v, int indent)
 		is_first = false;
 		if (m.name.at)
 			printf("%.*s: ", (int)m.name.len, m.name.at);
-		print_value(m.value, indent + 2);
+		cli_print_value(m.value, indent + 2);
 	}
 	printf("\n%*s%c", indent, "", v.at[v.len - 1]);
 }
@@ -249,7 +253,7 @@ int cmd_show(struct cli *c, int argc, char **argv)
 	} else if (c->is_json) {
 		printf("%.*s\n", (int)a.root.len, a.root.at);
 	} else {
-		print_value(a.root, 0);
+		cli_print_value(a.root, 0);
 		putchar('\n');
 	}
 	cli_close(c);

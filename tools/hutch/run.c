@@ -37,6 +37,7 @@ struct run {
 
 static const char help[] =
 	"usage: hutch run FILE.py|FILE.js|FILE.sh|- [OPTIONS]\n"
+	"       hutch run --template NAME [OPTIONS]\n"
 	"\n"
 	"Runs the code in a fresh microVM, prints what it wrote and, as the "
 	"last line,\n"
@@ -54,13 +55,15 @@ static const char help[] =
 	"its input\n"
 	"on standard input.  Without a running daemon one is started for this "
 	"call.\n"
+	"Without FILE the code is that of a saved template (hutch template).\n"
 	"\n"
 	"  hutch run sum.py --input '[1, 2, 3]'\n"
 	"  hutch run report.py --input @table.json --timeout 10m --memory "
 	"2048\n"
 	"  echo 'jq .a' | hutch run - --template lbb/shell --input "
 	"'{\"a\": 1}'\n"
-	"  hutch run sum.py --input '[1]' --key sum-a   # again: same record\n";
+	"  hutch run sum.py --input '[1]' --key sum-a   # again: same record\n"
+	"  hutch run --template normalize --input '[1, 2, 3]'\n";
 
 static int final_status(const struct run *r)
 {
@@ -215,8 +218,11 @@ static int start(struct run *r, const struct bytes *body, struct err *e)
 		if (r->c->http_status)
 			return cli_interrupted(r->c, e, "nothing was started");
 		return cli_interrupted(
-			r->c, e, "hutch run %.60s --key %.60s finds the run",
-			r->source.file, r->key);
+			r->c, e, "hutch run %s%.60s --key %.60s finds the run",
+			r->source.file ? "" : "--template ",
+			r->source.file ? r->source.file
+				       : r->source.template_name,
+			r->key);
 	}
 	take_id(r->last.root, "sandbox", r->c->sandbox);
 	take_id(r->last.root, "command", r->c->command);
@@ -255,7 +261,12 @@ static void print_json(struct run *r)
  */
 static bool is_result_shown(const struct run *r, struct json_span v)
 {
-	if (!source_is_shell(&r->source))
+	char base[72];
+
+	if (strcmp(answer_text(r->last.root, "template_base", base,
+			       sizeof(base), ""),
+		   "lbb/shell") &&
+	    !source_is_shell(&r->source))
 		return false;
 	return json_kind_of(v) == JSON_KIND_NULL ||
 	       pump_wrote_only(&r->out, v.at, v.len);
@@ -323,7 +334,7 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		{"config", "JSON", OPT_TEXT, &r.source.config, 0, 0,
 		 "config of run(), or @FILE", NULL},
 		{"template", "NAME", OPT_TEXT, &r.source.template_name, 0, 0,
-		 "lbb/python, lbb/node or lbb/shell", NULL},
+		 "lbb/python, lbb/node, lbb/shell, or a saved one", NULL},
 		{"timeout", "TIME", OPT_TIME, &r.source.timeout_ms, 1,
 		 ENGINE_TIMEOUT_MS_MAX,
 		 "seconds, or with a unit: 1500ms 90s 60m; default 60", NULL},
@@ -351,8 +362,9 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		return cli_usage(c, "run", &e);
 	if (a.is_help)
 		return cli_help(help, opts);
-	if (args_expect(&a, 1, 1, "the file to run", &e))
+	if (args_expect(&a, r.source.template_name ? 0 : 1, 1,
+			"the file to run", &e))
 		return cli_usage(c, "run", &e);
-	r.source.file = a.rest[0];
+	r.source.file = a.n ? a.rest[0] : NULL;
 	return run(&r);
 }

@@ -6,20 +6,17 @@
  * call each, and wait until it is done.  Options of exec stand
  * before the sandbox: what follows its id is the program's.
  */
-#include "../../hostd/http/utf8.h"
+#include "sandbox.h"
 #include "../../hostd/surface/lbb/lbb.h"
 #include "commands.h"
 #include "files.h"
 #include "outcome.h"
-#include "output.h"
 #include "progress.h"
-#include "source.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CREATE_SLICE_MS 500
-#define SLICE_MS	"500"
 #define SETTLE_SLICE_MS 200
 #define MS_PER_S	1000
 #define ID_BYTES	CLI_ID_BYTES
@@ -27,7 +24,8 @@
 static const char help[] =
 	"usage: hutch sandbox create [OPTIONS]\n"
 	"       hutch sandbox exec [OPTIONS] SANDBOX PROGRAM [ARGUMENTS]\n"
-	"       hutch sandbox run [OPTIONS] SANDBOX FILE\n"
+	"       hutch sandbox run [OPTIONS] SANDBOX [FILE]\n"
+	"       hutch sandbox set [OPTIONS] SANDBOX\n"
 	"       hutch sandbox stop|resume|rm SANDBOX\n"
 	"       hutch sandbox files SANDBOX [PATH]\n"
 	"       hutch sandbox get SANDBOX PATH [FILE]\n"
@@ -48,7 +46,11 @@ static const char help[] =
 	"names, read to\n"
 	"its end before the program starts.  Ctrl-C cancels exec and run, and "
 	"removes what\n"
-	"create had begun.\n"
+	"create had begun.  run without FILE has the code of the saved "
+	"template that the\n"
+	"sandbox is of.  set changes what is given: --expires counts from "
+	"now, and labels\n"
+	"are set anew, all of them.\n"
 	"\n"
 	"files lists a folder of the sandbox, get reads a file of it, put "
 	"writes one of\n"
@@ -65,56 +67,47 @@ static const char help[] =
 	"  hutch sandbox files $id in\n"
 	"  hutch sandbox get $id in/data.csv | head -n 1\n"
 	"  hutch sandbox del $id in/data.csv\n"
+	"  hutch sandbox set $id --name nightly --label team=reports --expires "
+	"2h\n"
 	"  hutch sandbox stop $id; hutch sandbox resume $id\n"
 	"  hutch sandbox rm $id\n";
 
-struct verb {
-	struct cli *c;
-	const char *template_name, *snapshot, *key, *cwd, *stdin_file, *input,
-		*config;
-	uint64_t memory_mib, vcpus, disk_mib, idle_ms, expires_ms, timeout_ms;
-	struct opt_list env;
-	struct args args;
-	const char *program; /* of exec, for its errors */
-	char made_key[CLI_KEY_BYTES];
-};
-
-static int no_memory(struct err *e)
+int sandbox_no_memory(struct err *e)
 {
 	return err_set(e, ERR_INTERNAL, NULL, "no memory");
 }
 
 /* ---- bodies ------------------------------------------------------------- */
 
-static void put_number(struct json_out *j, const char *name, uint64_t n)
+void sandbox_put_number(struct json_out *j, const char *name, uint64_t n)
 {
 	if (n)
 		json_out_u64(j, name, n);
 }
 
-static int post(struct verb *v, const char *path, const char *sandbox,
-		struct json_out *body, struct answer *a, struct err *e)
+int sandbox_post(struct sandbox_verb *v, const char *path, const char *sandbox,
+		 struct json_out *body, struct answer *a, struct err *e)
 {
 	_cleanup_bytes_ struct bytes full = {0};
 
 	if (body->rc || cli_path(v->c, &full, path, "sandbox", sandbox, NULL))
-		return no_memory(e);
+		return sandbox_no_memory(e);
 	return cli_begin(v->c, (char *)full.data, &body->buf, v->key, a, e);
 }
 
 /* A call on a sandbox, in place of what `a` had. */
-static int sandbox_call(struct verb *v, const char *method, const char *path,
-			const char *sandbox, struct answer *a, struct err *e)
+int sandbox_call(struct sandbox_verb *v, const char *method, const char *path,
+		 const char *sandbox, struct answer *a, struct err *e)
 {
 	_cleanup_bytes_ struct bytes full = {0};
 
 	answer_finish(a);
 	if (cli_path(v->c, &full, path, "sandbox", sandbox, NULL))
-		return no_memory(e);
+		return sandbox_no_memory(e);
 	return cli_call(v->c, method, (char *)full.data, NULL, NULL, a, e);
 }
 
-static void say(const struct cli *c, const struct answer *a)
+void sandbox_say(const struct cli *c, const struct answer *a)
 {
 	char id[ID_BYTES], status[32];
 
@@ -128,9 +121,24 @@ static void say(const struct cli *c, const struct answer *a)
 
 /* ---- verbs -------------------------------------------------------------- */
 
+/* What create gives and set changes. */
+static int put_naming(struct json_out *j, const struct sandbox_verb *v,
+		      struct err *e)
+{
+	sandbox_put_number(j, "idle_seconds", v->idle_ms / MS_PER_S);
+	sandbox_put_number(j, "expires_in_seconds", v->expires_ms / MS_PER_S);
+	if (v->name)
+		json_out_text(j, "name", v->name, strlen(v->name));
+	else if (v->is_no_name)
+		json_out_null(j, "name");
+	if (v->is_no_labels)
+		json_out_null(j, "labels");
+	return v->is_no_labels ? 0 : source_put_labels(j, &v->labels, e);
+}
+
 /* The same record each time, by the key; waits up to wait_ms until it runs. */
-static int create_call(struct verb *v, uint64_t wait_ms, struct answer *a,
-		       struct err *e)
+static int create_call(struct sandbox_verb *v, uint64_t wait_ms,
+		       struct answer *a, struct err *e)
 {
 	struct json_out j = {0};
 	int rc;
@@ -143,24 +151,24 @@ static int create_call(struct verb *v, uint64_t wait_ms, struct answer *a,
 		json_out_str(&j, "snapshot", v->snapshot);
 	if (v->vcpus || v->memory_mib || v->disk_mib) {
 		json_out_begin(&j, "limits", '{');
-		put_number(&j, "vcpus", v->vcpus);
-		put_number(&j, "memory_mib", v->memory_mib);
-		put_number(&j, "disk_mib", v->disk_mib);
+		sandbox_put_number(&j, "vcpus", v->vcpus);
+		sandbox_put_number(&j, "memory_mib", v->memory_mib);
+		sandbox_put_number(&j, "disk_mib", v->disk_mib);
 		json_out_end(&j, '}');
 	}
-	put_number(&j, "idle_seconds", v->idle_ms / MS_PER_S);
-	put_number(&j, "expires_in_seconds", v->expires_ms / MS_PER_S);
-	rc = source_put_env(&j, &v->env, e);
+	rc = put_naming(&j, v, e);
+	if (!rc)
+		rc = source_put_env(&j, &v->env, e);
 	json_out_u64(&j, "wait_ms", wait_ms);
 	json_out_end(&j, '}');
 	if (!rc)
-		rc = post(v, "/v1/sandboxes", NULL, &j, a, e);
+		rc = sandbox_post(v, "/v1/sandboxes", NULL, &j, a, e);
 	json_out_finish(&j);
 	return rc;
 }
 
 /* Ctrl-C: what has begun is removed, and its id said if that fails. */
-static int create_undo(struct verb *v, struct err *e)
+static int create_undo(struct sandbox_verb *v, struct err *e)
 {
 	_cleanup_answer_ struct answer gone = {0};
 
@@ -175,7 +183,7 @@ static int create_undo(struct verb *v, struct err *e)
 	return cli_interrupted(v->c, e, "%s is removed", v->c->sandbox);
 }
 
-static int create(struct verb *v, struct err *e)
+static int create(struct sandbox_verb *v, struct err *e)
 {
 	_cleanup_answer_ struct answer a = {0};
 	struct progress progress;
@@ -206,225 +214,15 @@ static int create(struct verb *v, struct err *e)
 					   sizeof(text), "no reason is known"));
 	}
 	if (v->c->is_json)
-		say(v->c, &a);
+		sandbox_say(v->c, &a);
 	else
 		printf("%s\n", v->c->sandbox);
 	return 0;
 }
 
-static bool is_final(const struct answer *a)
-{
-	char status[32];
-
-	answer_text(a->root, "status", status, sizeof(status), "");
-	return strcmp(status, "queued") && strcmp(status, "running");
-}
-
-static int call_command(struct verb *v, const char *method, const char *path,
-			const char *id, const char *wait_ms, struct answer *ret,
-			struct err *e)
-{
-	_cleanup_bytes_ struct bytes full = {0};
-	struct answer a = {0};
-
-	if (cli_path(v->c, &full, path, "command", id, "wait_ms", wait_ms,
-		     NULL))
-		return no_memory(e);
-	if (cli_call(v->c, method, (char *)full.data, NULL, NULL, &a, e)) {
-		answer_finish(&a);
-		return -1;
-	}
-	answer_finish(ret);
-	*ret = a;
-	return 0;
-}
-
-/* What run() returned, unless it is nothing, or a script's output already. */
-static void print_result(const struct answer *a, const struct pump *out)
-{
-	struct json_span v;
-
-	if (json_at(a->root, "result", &v) &&
-	    json_kind_of(v) != JSON_KIND_NULL &&
-	    !pump_wrote_only(out, v.at, v.len))
-		printf("%s%.*s\n", pump_ends_in_line(out) ? "" : "\n",
-		       (int)v.len, v.at);
-}
-
-/* Its output as it comes, until it has ended; Ctrl-C cancels it. */
-static int follow(struct verb *v, const char *id, struct answer *a,
-		  struct err *e)
-{
-	bool is_cancelled = false;
-	struct pump out, err;
-	int rc = 0;
-
-	pump_init(&out, "stdout", v->c->is_json ? -1 : STDOUT_FILENO);
-	pump_init(&err, "stderr", v->c->is_json ? -1 : STDERR_FILENO);
-	for (;;) {
-		bool is_last = is_final(a);
-
-		if (!rc && !v->c->is_json &&
-		    (pump_read(v->c, &out, id, e) ||
-		     pump_read(v->c, &err, id, e)))
-			rc = -1;
-		if (rc && (!cli_is_interrupted || is_cancelled))
-			break;
-		if (is_last && !rc)
-			break;
-		rc = 0;
-		if (cli_is_interrupted && !is_cancelled) {
-			is_cancelled = true;
-			v->c->http.is_cancelled = NULL;
-			rc = call_command(v, "POST",
-					  "/v1/sandboxes/commands/cancel", id,
-					  NULL, a, e);
-		} else {
-			rc = call_command(v, "GET",
-					  "/v1/sandboxes/commands/get", id,
-					  SLICE_MS, a, e);
-		}
-	}
-	if (!rc && !v->c->is_json)
-		print_result(a, &out);
-	pump_finish(&out);
-	pump_finish(&err);
-	return rc;
-}
-
-static int put_stdin(struct json_out *j, const char *file, struct err *e)
-{
-	_cleanup_bytes_ struct bytes data = {0};
-
-	if (!file)
-		return 0;
-	if (source_read_file(file, &data, e))
-		return -1;
-	/* It travels as a JSON string. */
-	if (!utf8_is_valid(data.data, data.len))
-		return err_set(e, ERR_INVALID_REQUEST, "stdin",
-			       "--stdin %s: not UTF-8 text", file);
-	json_out_text(j, "stdin", data.data ? data.data : (uint8_t *)"",
-		      data.len);
-	return 0;
-}
-
-static int put_command(struct json_out *j, struct verb *v, struct err *e)
-{
-	size_t first = 1;
-
-	/* What stands behind the sandbox may be set off: ID -- PROGRAM */
-	if (!strcmp(v->args.rest[1], "--") &&
-	    args_expect(&v->args, ++first + 1, ARGS_LIST_MAX, "a program", e))
-		return -1;
-	v->program = v->args.rest[first];
-	json_out_begin(j, NULL, '{');
-	json_out_begin(j, "argv", '[');
-	for (size_t i = first; i < v->args.n; i++)
-		json_out_text(j, NULL, v->args.rest[i],
-			      strlen(v->args.rest[i]));
-	json_out_end(j, ']');
-	if (v->cwd)
-		json_out_text(j, "cwd", v->cwd, strlen(v->cwd));
-	put_number(j, "timeout_ms", v->timeout_ms);
-	if (source_put_env(j, &v->env, e) || put_stdin(j, v->stdin_file, e))
-		return -1;
-	json_out_end(j, '}');
-	return 0;
-}
-
-/* > 0: the program's exit status. */
-static int start_and_follow(struct verb *v, struct json_out *body,
-			    struct err *e)
-{
-	_cleanup_answer_ struct answer a = {0};
-	char id[ID_BYTES], text[400];
-	int rc =
-		post(v, "/v1/sandboxes/commands", v->args.rest[0], body, &a, e);
-
-	if (rc)
-		return rc;
-	answer_text(a.root, "id", id, sizeof(id), "");
-	memcpy(v->c->command, id, sizeof(id));
-	if (follow(v, id, &a, e))
-		return -1;
-	if (v->c->is_json)
-		say(v->c, &a);
-	fflush(stdout);
-	rc = outcome_exit_status(a.root);
-	if (rc && !v->c->is_json) {
-		bool is_refused = outcome_exec_refused(a.root);
-
-		outcome_text(a.root, text, sizeof(text));
-		fprintf(stderr, "hutch: %.200s%s%s; %s\n",
-			is_refused ? v->program : "", is_refused ? ": " : "",
-			text, id);
-	}
-	return rc;
-}
-
-static int exec(struct verb *v, struct err *e)
-{
-	struct json_out j = {0};
-	int rc = put_command(&j, v, e);
-
-	if (!rc)
-		rc = start_and_follow(v, &j, e);
-	json_out_finish(&j);
-	return rc;
-}
-
-/* Is the file's name one of the language that the sandbox has? */
-static int check_template(struct verb *v, const char *file, struct err *e)
-{
-	const char *of_file = source_template_of(file);
-	_cleanup_answer_ struct answer a = {0};
-	char name[72];
-
-	if (!of_file && strcmp(file, "-"))
-		return err_set(e, ERR_INVALID_REQUEST, NULL,
-			       "%s: not .py, .js or .sh; - takes code of any "
-			       "name from standard input",
-			       file);
-	if (!of_file)
-		return 0;
-	if (sandbox_call(v, "GET", "/v1/sandboxes/get", v->args.rest[0], &a, e))
-		return -1;
-	answer_text(a.root, "template", name, sizeof(name), "");
-	if (strncmp(name, "lbb/", 4) || !strcmp(name, of_file))
-		return 0;
-	return err_set(e, ERR_INVALID_REQUEST, NULL,
-		       "%s is for %s, and %s is %s; - takes code of any name "
-		       "from standard input",
-		       file, of_file, v->args.rest[0], name);
-}
-
-static int run_file(struct verb *v, struct err *e)
-{
-	struct json_out j = {0};
-	struct source s = {
-		.file = v->args.rest[1],
-		.input = v->input,
-		.config = v->config,
-		.env = v->env,
-		.timeout_ms = v->timeout_ms,
-		.is_in_held = true,
-	};
-	int rc = check_template(v, s.file, e);
-
-	/* Told at once: what waits for its runner can be cancelled by its id.
-	 */
-	if (!rc)
-		rc = source_body(&s, 0, &j.buf, e);
-	if (!rc)
-		rc = start_and_follow(v, &j, e);
-	json_out_finish(&j);
-	return rc;
-}
-
 /* The call, and until it is done: a large sandbox is long on its way. */
-static int call_until(struct verb *v, const char *method, const char *path,
-		      const char *on_its_way, struct err *e)
+static int call_until(struct sandbox_verb *v, const char *method,
+		      const char *path, const char *on_its_way, struct err *e)
 {
 	const char *sandbox = v->args.rest[0];
 	_cleanup_answer_ struct answer a = {0};
@@ -439,36 +237,60 @@ static int call_until(struct verb *v, const char *method, const char *path,
 				  e);
 	}
 	if (!rc)
-		say(v->c, &a);
+		sandbox_say(v->c, &a);
 	return rc;
 }
 
-static int stop(struct verb *v, struct err *e)
+static int stop(struct sandbox_verb *v, struct err *e)
 {
 	return call_until(v, "POST", "/v1/sandboxes/stop", "stopping", e);
 }
 
-static int resume(struct verb *v, struct err *e)
+static int resume(struct sandbox_verb *v, struct err *e)
 {
 	return call_until(v, "POST", "/v1/sandboxes/resume", "starting", e);
 }
 
-static int rm(struct verb *v, struct err *e)
+static int set(struct sandbox_verb *v, struct err *e)
+{
+	_cleanup_bytes_ struct bytes path = {0};
+	_cleanup_answer_ struct answer a = {0};
+	struct json_out j = {0};
+	int rc;
+
+	json_out_begin(&j, NULL, '{');
+	rc = put_naming(&j, v, e);
+	json_out_end(&j, '}');
+	if (!rc && (j.rc || cli_path(v->c, &path, "/v1/sandboxes", "sandbox",
+				     v->args.rest[0], NULL)))
+		rc = sandbox_no_memory(e);
+	if (!rc)
+		rc = cli_call(v->c, "PATCH", (char *)path.data, &j.buf, NULL,
+			      &a, e);
+	json_out_finish(&j);
+	if (!rc)
+		sandbox_say(v->c, &a);
+	return rc;
+}
+
+static int rm(struct sandbox_verb *v, struct err *e)
 {
 	return call_until(v, "DELETE", "/v1/sandboxes", "destroying", e);
 }
 
 static const struct {
 	const char *name, *what;
-	int (*fn)(struct verb *v, struct err *e);
+	int (*fn)(struct sandbox_verb *v, struct err *e);
 	size_t min, max;
 	/* In place of fn. */
 	int (*files)(struct cli *c, const char *const *words, size_t n,
 		     struct err *e);
 } verbs[] = {
 	{"create", "nothing", create, 0, 0, NULL},
-	{"exec", "a sandbox and a program", exec, 2, ARGS_LIST_MAX, NULL},
-	{"run", "a sandbox and a file", run_file, 2, 2, NULL},
+	{"exec", "a sandbox and a program", sandbox_exec, 2, ARGS_LIST_MAX,
+	 NULL},
+	{"run", "a sandbox and perhaps a file", sandbox_run_file, 1, 2, NULL},
+	{"set", "a sandbox", set, 1, 1, NULL},
 	{"stop", "a sandbox", stop, 1, 1, NULL},
 	{"resume", "a sandbox", resume, 1, 1, NULL},
 	{"rm", "a sandbox", rm, 1, 1, NULL},
@@ -479,11 +301,14 @@ static const struct {
 };
 #define VERBS (sizeof(verbs) / sizeof(*verbs))
 
-static int run(struct verb *v, size_t i)
+static int run(struct sandbox_verb *v, size_t i)
 {
 	struct err e = {0};
 	int rc;
 
+	if (args_expect(&v->args, verbs[i].min, verbs[i].max, verbs[i].what,
+			&e))
+		return cli_usage(v->c, "sandbox", &e);
 	if (cli_key_make(&v->key, v->made_key, "sandbox", &e) ||
 	    cli_open(v->c, CLI_FOR_RECORDS, &e))
 		return cli_fail(v->c, &e);
@@ -501,12 +326,23 @@ static int run(struct verb *v, size_t i)
 	return rc;
 }
 
+/* VERBS: it is none. */
+static size_t verb_of(const char *word)
+{
+	size_t i = 0;
+
+	while (i < VERBS && strcmp(verbs[i].name, word))
+		i++;
+	return i;
+}
+
 int cmd_sandbox(struct cli *c, int argc, char **argv)
 {
-	struct verb v = {.c = c};
+	struct sandbox_verb v = {.c = c};
 	const struct opt opts[] = {
 		{"template", "NAME", OPT_TEXT, &v.template_name, 0, 0,
-		 "lbb/python (default), lbb/node or lbb/shell", "create"},
+		 "lbb/python (default), lbb/node, lbb/shell, or a saved one",
+		 "create"},
 		{"snapshot", "ID", OPT_TEXT, &v.snapshot, 0, 0,
 		 "go on from a snapshot (hutch snapshot); its limits",
 		 "create"},
@@ -519,11 +355,19 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		{"idle", "TIME", OPT_TIME, &v.idle_ms,
 		 ENGINE_IDLE_SECONDS_MIN * MS_PER_S,
 		 ENGINE_IDLE_SECONDS_MAX * MS_PER_S,
-		 "stop when idle so long, 30s to 1h, default 5m", "create"},
+		 "stop when idle so long, 30s to 1h, default 5m",
+		 "create, set"},
 		{"expires", "TIME", OPT_TIME, &v.expires_ms,
 		 ENGINE_EXPIRES_IN_SECONDS_MIN * MS_PER_S,
 		 (uint64_t)ENGINE_EXPIRES_IN_SECONDS_MAX * MS_PER_S,
-		 "destroy after that, 1m to 7d, default 1h", "create"},
+		 "destroy after that, 1m to 7d, default 1h", "create, set"},
+		{"name", "NAME", OPT_TEXT, &v.name, 0, 0,
+		 "1 to 64 printable characters, for people", "create, set"},
+		{"label", "NAME=VALUE", OPT_LIST, &v.labels, 0, 0,
+		 "may come 16 times", "create, set"},
+		{"no-name", NULL, OPT_FLAG, &v.is_no_name, 0, 0, "none", "set"},
+		{"no-labels", NULL, OPT_FLAG, &v.is_no_labels, 0, 0, "none",
+		 "set"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
 		 "variable; may come many times", "create, exec, run"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
@@ -542,29 +386,26 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		 "create, exec, run"},
 		{0},
 	};
-	size_t i = argc ? 0 : VERBS;
+	const size_t i = argc ? verb_of(argv[0]) : VERBS;
 	struct err e;
 
-	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
-		i++;
 	if (i < VERBS) {
 		argc--;
 		argv++;
 	}
 	/* What follows exec's first word is the program's. */
 	if (args_parse(&v.args, argc, argv, opts, cli_global_opts,
-		       i < VERBS && verbs[i].fn == exec, &e))
+		       i < VERBS && verbs[i].fn == sandbox_exec, &e))
 		return cli_usage(c, "sandbox", &e);
 	if (v.args.is_help)
 		return cli_help(help, opts);
 	if (i == VERBS) {
 		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is create, exec, run, stop, resume, "
-			"rm, files, get, put or del");
+			"the first word is create, exec, run, set, stop, "
+			"resume, rm, files, get, put or del");
 		return cli_usage(c, "sandbox", &e);
 	}
-	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
-	    args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
+	if (args_expect_of(&v.args, opts, verbs[i].name, &e))
 		return cli_usage(c, "sandbox", &e);
 	return run(&v, i);
 }

@@ -72,7 +72,7 @@ bool source_is_shell(const struct source *s)
 {
 	const char *name = s->template_name;
 
-	if (!name)
+	if (!name && s->file)
 		name = source_template_of(s->file);
 	return name && !strcmp(name, "lbb/shell");
 }
@@ -80,8 +80,9 @@ bool source_is_shell(const struct source *s)
 static int add_code(const struct source *s, struct json_out *j, struct err *e)
 {
 	_cleanup_bytes_ struct bytes code = {0};
-	const char *name = s->template_name;
 
+	if (!s->file)
+		return 0;
 	if (source_read_file(s->file, &code, e))
 		return -1;
 	if (!utf8_is_valid(code.data, code.len))
@@ -89,6 +90,14 @@ static int add_code(const struct source *s, struct json_out *j, struct err *e)
 			       "%s: not UTF-8 text", s->file);
 	json_out_text(j, "code", code.data ? code.data : (uint8_t *)"",
 		      code.len);
+	return 0;
+}
+
+static int add_template(const struct source *s, struct json_out *j,
+			struct err *e)
+{
+	const char *name = s->template_name;
+
 	if (s->is_in_held)
 		return 0;
 	if (!name)
@@ -123,35 +132,63 @@ static int add_json(struct json_out *j, const char *name, const char *value,
 	return 0;
 }
 
+/* NAME=VALUE, many times, as an object. */
+struct pairs {
+	const char *member, *option;
+	enum err_code code;
+	const struct opt_list *list;
+};
+
+static int put_pair(struct json_out *j, const struct pairs *p, size_t i,
+		    struct err *e)
+{
+	const char *item = p->list->items[i], *eq = strchr(item, '=');
+	size_t len = eq ? (size_t)(eq - item) : 0;
+	char name[256];
+
+	if (!len || len >= sizeof(name))
+		return err_set(e, p->code, p->member,
+			       "--%s %s: expected NAME=VALUE", p->option, item);
+	memcpy(name, item, len);
+	name[len] = 0;
+	/* The name goes into the body as it is. */
+	if (strcspn(name, "\"\\") != len || !utf8_is_valid(item, strlen(item)))
+		return err_set(e, p->code, p->member, "--%s %s: not a name",
+			       p->option, name);
+	for (size_t k = 0; k < i; k++)
+		if (!strncmp(p->list->items[k], item, len + 1))
+			return err_set(e, p->code, p->member,
+				       "--%s %s: given twice", p->option, name);
+	json_out_str(j, name, eq + 1);
+	return 0;
+}
+
+static int put_pairs(struct json_out *j, const struct pairs *p, struct err *e)
+{
+	if (!p->list->n)
+		return 0;
+	json_out_begin(j, p->member, '{');
+	for (size_t i = 0; i < p->list->n; i++)
+		if (put_pair(j, p, i, e))
+			return -1;
+	json_out_end(j, '}');
+	return 0;
+}
+
 int source_put_env(struct json_out *j, const struct opt_list *env,
 		   struct err *e)
 {
-	if (!env->n)
-		return 0;
-	json_out_begin(j, "env", '{');
-	for (size_t i = 0; i < env->n; i++) {
-		const char *item = env->items[i], *eq = strchr(item, '=');
-		size_t len = eq ? (size_t)(eq - item) : 0;
-		char name[256];
+	const struct pairs p = {"env", "env", ERR_ENV_INVALID, env};
 
-		if (!len || len >= sizeof(name))
-			return err_set(e, ERR_ENV_INVALID, "env",
-				       "--env %s: expected NAME=VALUE", item);
-		memcpy(name, item, len);
-		name[len] = 0;
-		/* The name goes into the body as it is. */
-		if (strcspn(name, "\"\\") != len ||
-		    !utf8_is_valid(item, strlen(item)))
-			return err_set(e, ERR_ENV_INVALID, "env",
-				       "--env %s: not a name", name);
-		for (size_t k = 0; k < i; k++)
-			if (!strncmp(env->items[k], item, len + 1))
-				return err_set(e, ERR_ENV_INVALID, "env",
-					       "--env %s: given twice", name);
-		json_out_str(j, name, eq + 1);
-	}
-	json_out_end(j, '}');
-	return 0;
+	return put_pairs(j, &p, e);
+}
+
+int source_put_labels(struct json_out *j, const struct opt_list *labels,
+		      struct err *e)
+{
+	const struct pairs p = {"labels", "label", ERR_INVALID_REQUEST, labels};
+
+	return put_pairs(j, &p, e);
 }
 
 static void add_limits(struct json_out *j, const struct source *s)
@@ -168,6 +205,17 @@ static void add_limits(struct json_out *j, const struct source *s)
 	json_out_end(j, '}');
 }
 
+int source_put_template(struct json_out *j, const struct source *s,
+			struct err *e)
+{
+	if (add_code(s, j, e) || add_json(j, "config", s->config, e))
+		return -1;
+	if (s->timeout_ms)
+		json_out_u64(j, "timeout_ms", s->timeout_ms);
+	add_limits(j, s);
+	return 0;
+}
+
 int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 		struct err *e)
 {
@@ -177,6 +225,8 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 	json_out_begin(&j, NULL, '{');
 	json_out_begin(&j, "run", '{');
 	rc = add_code(s, &j, e);
+	if (!rc)
+		rc = add_template(s, &j, e);
 	if (!rc)
 		rc = add_json(&j, "input", s->input, e);
 	if (!rc)

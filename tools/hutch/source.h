@@ -9,7 +9,8 @@
 #include "client.h"
 
 struct source {
-	const char *file; /* "-" = standard input */
+	/* "-" = standard input; NULL = the template's code */
+	const char *file;
 	const char *input, *config, *template_name;
 	/* 0 = the daemon's default */
 	uint64_t memory_mib, vcpus, disk_mib, timeout_ms;
@@ -24,6 +25,14 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 /* --env as the member `env`; nothing when there is none.  0 or -1 with `e`. */
 int source_put_env(struct json_out *j, const struct opt_list *env,
 		   struct err *e);
+/* The same of --label: `labels`. */
+int source_put_labels(struct json_out *j, const struct opt_list *labels,
+		      struct err *e);
+
+/* What a template is saved from: code, unless file is NULL, config, limits and
+ * time-out of `s`, as members. */
+int source_put_template(struct json_out *j, const struct source *s,
+			struct err *e);
 
 /* What a file holds, "-" = standard input.  0 or -1 with `e`. */
 int source_read_file(const char *path, struct bytes *out, struct err *e);

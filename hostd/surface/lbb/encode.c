@@ -55,20 +55,17 @@ static void put_hash(struct json_out *j, const char *key,
 		json_out_null(j, key);
 }
 
-/* `id`: of a saved template, or of a snapshot. */
+/* `id` and `version`: of a saved template. */
 static void put_origin(struct json_out *j, const char *name, const char *id,
 		       uint32_t version, const char *base)
 {
-	bool is_snapshot = !strncmp(id, "snp_", 4);
-
-	json_out_str(j, "template", name);
-	json_out_str(j, "template_id", is_snapshot ? NULL : or_null(id));
+	json_out_str(j, "template", or_null(name));
+	json_out_str(j, "template_id", or_null(id));
 	if (version)
 		json_out_u64(j, "template_version", version);
 	else
 		json_out_null(j, "template_version");
 	json_out_str(j, "template_base", or_null(base));
-	json_out_str(j, "snapshot", is_snapshot ? id : NULL);
 }
 
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
@@ -77,6 +74,11 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 	json_out_str(j, "object", "sandbox");
 	json_out_str(j, "id", s->id);
 	json_out_str(j, "graph", s->graph);
+	json_out_str(j, "name", or_null(s->name));
+	if (*s->labels)
+		json_out_raw(j, "labels", s->labels, strlen(s->labels));
+	else
+		json_out_raw(j, "labels", "{}", 2);
 	json_out_str(j, "status", sandbox_status_name(s->status));
 	json_out_str(j, "kind",
 		     s->kind == SBX_KIND_ONE_CALL ? "one_call" : "held");
@@ -86,6 +88,7 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 		json_out_str(j, "progress", s->progress);
 	put_origin(j, s->template_name, s->template_id, s->template_version,
 		   s->template_base);
+	json_out_str(j, "snapshot", or_null(s->snapshot));
 	put_hash(j, "image_sha256", s->image_sha256);
 	put_hash(j, "kernel_sha256", s->kernel_sha256);
 	put_limits(j, &s->limits);
@@ -111,6 +114,7 @@ void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
 	json_out_str(j, "sandbox", s->sandbox);
 	put_origin(j, s->template_name, s->template_id, s->template_version,
 		   s->template_base);
+	json_out_str(j, "snapshot", or_null(s->snapshot));
 	put_hash(j, "image_sha256", s->image_sha256);
 	put_hash(j, "kernel_sha256", s->kernel_sha256);
 	put_limits(j, &s->limits);
@@ -122,6 +126,38 @@ void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
 	put_hash(j, "disk_sha256", s->sums.disk);
 	json_out_time(j, "created_at", s->created_ms);
 	json_out_time(j, "expires_at", s->expires_ms);
+	json_out_end(j, '}');
+}
+
+/* Code and config only where one is read by itself. */
+void lbb_put_template(struct json_out *j, const struct template_rec *t,
+		      bool with_code)
+{
+	json_out_begin(j, NULL, '{');
+	json_out_str(j, "object", "template");
+	json_out_str(j, "id", t->id);
+	json_out_str(j, "graph", t->graph);
+	json_out_str(j, "name", t->name);
+	json_out_bool(j, "is_base", false);
+	json_out_u64(j, "version", t->version);
+	json_out_str(j, "base", t->base);
+	put_limits(j, &t->limits);
+	json_out_u64(j, "timeout_ms", t->timeout_ms);
+	if (with_code && t->has_code)
+		json_out_text(j, "code", t->code.data, t->code.len);
+	else if (with_code)
+		json_out_null(j, "code");
+	json_out_u64(j, "code_bytes", t->code_bytes);
+	put_hash(j, "code_sha256", t->code_sha256);
+	if (with_code && t->has_config)
+		json_out_raw(j, "config", t->config.data, t->config.len);
+	else if (with_code)
+		json_out_null(j, "config");
+	json_out_u64(j, "config_bytes", t->config_bytes);
+	put_hash(j, "config_sha256", t->config_sha256);
+	json_out_begin(j, "files", '[');
+	json_out_end(j, ']');
+	json_out_time(j, "created_at", t->created_ms);
 	json_out_end(j, '}');
 }
 
@@ -254,6 +290,8 @@ void lbb_put_command(struct json_out *j, const struct command_rec *c,
 	json_out_str(j, "sandbox", c->sandbox);
 	json_out_str(j, "graph", c->graph);
 	json_out_str(j, "kind", c->kind == CMD_KIND_RUN ? "run" : "process");
+	put_origin(j, c->template_name, c->template_id, c->template_version,
+		   c->template_base);
 	json_out_str(j, "status", command_status_name(c->status));
 	json_out_bool(j, "ok", c->status == CMD_SUCCEEDED);
 	put_end(j, c);
@@ -298,7 +336,8 @@ void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,
 	if (*s->progress && !command_status_is_final(c->status))
 		json_out_str(j, "progress", s->progress);
 	json_out_str(j, "graph", c->graph);
-	json_out_str(j, "template", s->template_name);
+	put_origin(j, s->template_name, s->template_id, s->template_version,
+		   s->template_base);
 	put_times(j, c);
 	json_out_end(j, '}');
 }

@@ -176,10 +176,12 @@ static void test_snapshot(void **state)
 {
 	struct sandbox_rec s = {.id = "sbx_1",
 				.status = SBX_RUNNING,
-				.template_id = "snp_1",
+				.snapshot = "snp_1",
 				.template_name = "lbb/shell"};
 	struct snapshot_rec n = {.id = "snp_2",
-				 .template_id = "snp_1",
+				 .snapshot = "snp_1",
+				 .template_id = "sbt_1",
+				 .template_version = 3,
 				 .sandbox = "sbx_1",
 				 .state_bytes = 1,
 				 .mem_bytes = 20,
@@ -196,6 +198,9 @@ static void test_snapshot(void **state)
 	is("snapshot", "\"snp_1\"");
 	is("template_id", "null");
 	is("template", "\"lbb/shell\"");
+	is("template_version", "null");
+	is("name", "null");
+	is("labels", "{}");
 	json_out_finish(&out);
 	memset(&out, 0, sizeof(out));
 	lbb_put_snapshot(&out, &n);
@@ -204,11 +209,114 @@ static void test_snapshot(void **state)
 	is("id", "\"snp_2\"");
 	is("name", "null");
 	is("snapshot", "\"snp_1\"");
+	is("template_id", "\"sbt_1\"");
+	is("template_version", "3");
 	is("bytes", "321");
 	is("memory_bytes", "21");
 	is("disk_bytes", "300");
 	is("limits.disk_mib", "512");
 	is("state_sha256", "null");
+	json_out_finish(&out);
+}
+
+/* The version that ran, in each record (LBB-44). */
+static void test_template(void **state)
+{
+	struct sandbox_rec s = {.id = "sbx_1",
+				.status = SBX_RUNNING,
+				.name = "a \"b\"",
+				.labels = "{\"a\":\"\\u00fc\"}",
+				.template_name = "sum",
+				.template_id = "sbt_1",
+				.template_version = 2,
+				.template_base = "lbb/node"};
+	struct command_rec c = {.id = "cmd_1",
+				.status = CMD_RUNNING,
+				.kind = CMD_KIND_RUN,
+				.template_name = "sum",
+				.template_id = "sbt_1",
+				.template_version = 2,
+				.template_base = "lbb/node"};
+	struct err e;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		json_out_finish(&out);
+		memset(&out, 0, sizeof(out));
+		if (i == 0)
+			lbb_put_sandbox(&out, &s);
+		else if (i == 1)
+			lbb_put_command(&out, &c, true);
+		else
+			lbb_put_run(&out, &s, &c);
+		assert_int_equal(
+			json_check(out.buf.data, out.buf.len, 8, &root, &e), 0);
+		is("template", "\"sum\"");
+		is("template_id", "\"sbt_1\"");
+		is("template_version", "2");
+		is("template_base", "\"lbb/node\"");
+		if (i)
+			continue;
+		is("name", "\"a \\\"b\\\"\"");
+		is("labels.a", "\"\\u00fc\"");
+	}
+	/* Written before commands had it: not known. */
+	memset(&c, 0, sizeof(c));
+	c.status = CMD_SUCCEEDED;
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	lbb_put_command(&out, &c, false);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("template", "null");
+	is("template_base", "null");
+	json_out_finish(&out);
+}
+
+static void test_saved(void **state)
+{
+	struct template_rec t = {.id = "sbt_1",
+				 .name = "sum",
+				 .version = 2,
+				 .base = "lbb/node",
+				 .limits = {1, 256, 512},
+				 .timeout_ms = 5,
+				 .has_code = true,
+				 .has_config = true,
+				 .code_bytes = 3,
+				 .config_bytes = 12};
+	struct err e;
+
+	(void)state;
+	bytes_append(&t.code, "a\"\xc3\xbc", 4);
+	bytes_append(&t.config, "{\"a\": 1.00}", 11);
+	for (int with = 0; with < 2; with++) {
+		struct json_span v;
+
+		json_out_finish(&out);
+		memset(&out, 0, sizeof(out));
+		lbb_put_template(&out, &t, with);
+		assert_int_equal(
+			json_check(out.buf.data, out.buf.len, 8, &root, &e), 0);
+		is("object", "\"template\"");
+		is("is_base", "false");
+		is("version", "2");
+		is("code_bytes", "3");
+		is("files", "[]");
+		assert_int_equal(json_at(root, "code", &v), with);
+		assert_int_equal(json_at(root, "config", &v), with);
+	}
+	is("code", "\"a\\\"\xc3\xbc\"");
+	is("config", "{\"a\": 1.00}");
+	template_rec_finish(&t);
+	json_out_finish(&out);
+	memset(&out, 0, sizeof(out));
+	lbb_put_template(&out, &t, true);
+	assert_int_equal(json_check(out.buf.data, out.buf.len, 8, &root, &e),
+			 0);
+	is("code", "null");
+	is("config", "null");
+	is("code_sha256", "null");
 	json_out_finish(&out);
 }
 
@@ -220,6 +328,8 @@ int main(void)
 		cmocka_unit_test(test_characters),
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_snapshot),
+		cmocka_unit_test(test_template),
+		cmocka_unit_test(test_saved),
 	};
 
 	return cmocka_run_group_tests_name("encode", tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "work.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -27,9 +28,9 @@ static const struct decode_field create_fields[] = {
 	{"expires_in_seconds", work_expires},
 	{"env", work_env},
 	{"wait_ms", work_wait},
+	{"name", work_name},
+	{"labels", work_labels},
 	{"files", not_yet},
-	{"name", not_yet},
-	{"labels", not_yet},
 };
 
 static void on_created(void *ctx, const struct err *e,
@@ -83,6 +84,8 @@ void lbb_create_held(struct request *r, struct json_span body)
 	spec.idle_seconds = w->idle_seconds;
 	spec.expires_in_seconds = w->expires_in_seconds;
 	spec.env = w->env;
+	spec.name = (const char *)w->name.data;
+	spec.labels = (const char *)w->labels.data;
 	spec.wait_ms = w->wait_ms;
 	work_asked(r, engine_sandbox_create(r->services->engine, &r->caller,
 					    &spec, on_created, r, &w->waiter));
@@ -120,9 +123,6 @@ static int command_decode(struct request *r, struct work *w,
 	if (!w->has_run == !w->argv)
 		return err_set(e, ERR_INVALID_REQUEST, "argv",
 			       "a command has either argv or run");
-	if (w->has_run && !w->code.len)
-		return err_set(e, ERR_INVALID_REQUEST, "run.code",
-			       "run.code is missing");
 	if (w->has_run && (w->cwd.len || w->has_stdin))
 		return err_set(e, ERR_INVALID_REQUEST,
 			       w->cwd.len ? "cwd" : "stdin",
@@ -149,11 +149,16 @@ static void on_command(void *ctx, const struct err *e,
 {
 	struct request *r = ctx;
 	struct json_out j = {0};
+	struct err named;
 
 	(void)s;
 	work_end(r);
 	if (e) {
-		lbb_reply_err(r, e);
+		/* The engine names its spec's field. */
+		named = *e;
+		if (!strcmp(e->param, "code"))
+			snprintf(named.param, sizeof(named.param), "run.code");
+		lbb_reply_err(r, &named);
 		return;
 	}
 	lbb_put_command(&j, c, true);

@@ -24,7 +24,8 @@ static struct err got;
 static bool is_started;
 static struct create_spec create;
 static struct command_spec spec;
-/* template or code, input or snapshot, cwd, first env, stdin */
+/* template or code, input or snapshot, cwd or name, first env, stdin or labels
+ */
 static char *kept[5];
 static char words[3][64];
 static size_t n_words;
@@ -46,6 +47,8 @@ int engine_sandbox_create(struct engine *e, const struct caller *who,
 	create = *s;
 	kept[0] = s->template_name ? strdup(s->template_name) : NULL;
 	kept[1] = s->snapshot ? strdup(s->snapshot) : NULL;
+	kept[2] = s->name ? strdup(s->name) : NULL;
+	kept[4] = s->labels ? strdup(s->labels) : NULL;
 	kept[3] = s->env && *s->env ? strdup(*s->env) : NULL;
 	work_end(ctx);
 	return 0;
@@ -224,6 +227,103 @@ static void creates(void **state)
 	assert_null(create.snapshot);
 	accepts("{\"snapshot\":\"snp_a1\",\"limits\":{}}", false);
 	assert_string_equal(kept[1], "snp_a1");
+	accepts("{\"template\":\"normalize\"}", false);
+	assert_string_equal(kept[0], "normalize");
+	assert_null(create.name);
+	assert_null(create.labels);
+}
+
+/* What a name and labels may be, and how they are kept. */
+static void names_and_labels(void **state)
+{
+	static const struct {
+		const char *labels, *kept;
+	} good[] = {
+		{"{}", NULL},
+		{"null", NULL},
+		{" { \"a\" : \"b\" } ", "{\"a\":\"b\"}"},
+		{"{\"A.b_c-d/9\":\"\",\"b\":\" x \"}",
+		 "{\"A.b_c-d/9\":\"\",\"b\":\" x \"}"},
+		{"{\"\\u0061\":\"\\\"\\\\\\/\"}", "{\"a\":\"\\\"\\\\/\"}"},
+		{"{\"a\":\"\xc3\xbc\\u00fc\xf0\x9f\x98\x80\"}",
+		 "{\"a\":\"\\u00fc\\u00fc\\ud83d\\ude00\"}"},
+	};
+	char body[300];
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(good); i++) {
+		snprintf(body, sizeof(body), "{\"name\":\"%s\",\"labels\":%s}",
+			 i % 2 ? "x" : "My box #1 \\u007e~", good[i].labels);
+		accepts(body, false);
+		assert_string_equal(kept[2], i % 2 ? "x" : "My box #1 ~~");
+		if (good[i].kept)
+			assert_string_equal(kept[4], good[i].kept);
+		else
+			assert_null(kept[4]);
+	}
+	accepts("{\"name\":null}", false);
+	assert_null(kept[2]);
+}
+
+/* A name of 64 and one of 65; 16 labels and 17 ... */
+static void sizes_of_names_and_labels(void **state)
+{
+	char body[300];
+
+	(void)state;
+	for (int more = 0; more < 2; more++) {
+		static const char many[] =
+			"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+			"abcdefghijkl";
+		struct bytes b = {0};
+
+		snprintf(body, sizeof(body), "{\"name\":\"%s%s\"}", many,
+			 more ? "x" : "");
+		if (more)
+			refuses(body, false, ERR_INVALID_REQUEST, "name");
+		else
+			accepts(body, false);
+		snprintf(body, sizeof(body), "{\"labels\":{\"%s%s\":\"\"}}",
+			 many, more ? "x" : "");
+		if (more)
+			refuses(body, false, ERR_INVALID_REQUEST, "labels");
+		else
+			accepts(body, false);
+		bytes_printf(&b, "{\"labels\":{");
+		for (int i = 0; i < 16 + more; i++)
+			bytes_printf(&b, "%s\"l%d\":\"v\"", i ? "," : "", i);
+		bytes_append(&b, "}}", 3);
+		if (more)
+			refuses((char *)b.data, false, ERR_INVALID_REQUEST,
+				"labels");
+		else
+			accepts((char *)b.data, false);
+		b.len = 0;
+		bytes_printf(&b, "{\"labels\":{\"a\":\"%*s\"}}", 256 + more,
+			     "");
+		bytes_append(&b, "", 1);
+		if (more)
+			refuses((char *)b.data, false, ERR_INVALID_REQUEST,
+				"labels.a");
+		else
+			accepts((char *)b.data, false);
+		/* In all: two such of six bytes a character, not three. */
+		b.len = 0;
+		bytes_printf(&b, "{\"labels\":{\"a\":\"\"");
+		for (int i = 0; i < 2 + more; i++) {
+			bytes_printf(&b, ",\"b%d\":\"", i);
+			for (int k = 0; k < 256; k++)
+				bytes_printf(&b, "\xe2\x82\xac");
+			bytes_printf(&b, "\"");
+		}
+		bytes_append(&b, "}}", 3);
+		if (more)
+			refuses((char *)b.data, false, ERR_INVALID_REQUEST,
+				"labels");
+		else
+			accepts((char *)b.data, false);
+		bytes_finish(&b);
+	}
 }
 
 static void refuses_creates(void **state)
@@ -244,8 +344,23 @@ static void refuses_creates(void **state)
 		{"{\"env\":{\"LBB_A\":\"\"}}", "env", ERR_ENV_INVALID},
 		{"{\"wait_ms\":30001}", "wait_ms", ERR_INVALID_REQUEST},
 		{"{\"files\":[]}", "files", ERR_INVALID_REQUEST},
-		{"{\"name\":\"x\"}", "name", ERR_INVALID_REQUEST},
-		{"{\"labels\":{}}", "labels", ERR_INVALID_REQUEST},
+		{"{\"name\":\"\"}", "name", ERR_INVALID_REQUEST},
+		{"{\"name\":\" x\"}", "name", ERR_INVALID_REQUEST},
+		{"{\"name\":\"x \"}", "name", ERR_INVALID_REQUEST},
+		{"{\"name\":\"a\\nb\"}", "name", ERR_INVALID_REQUEST},
+		{"{\"name\":\"\xc3\xbc\"}", "name", ERR_INVALID_REQUEST},
+		{"{\"name\":7}", "name", ERR_INVALID_REQUEST},
+		{"{\"labels\":[]}", "labels", ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"\":\"x\"}}", "labels", ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a b\":\"x\"}}", "labels", ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a\":1}}", "labels.a", ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a\":null}}", "labels.a", ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a\":\"\\n\"}}", "labels.a",
+		 ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a\":\"\\u0085\"}}", "labels.a",
+		 ERR_INVALID_REQUEST},
+		{"{\"labels\":{\"a\":\"\\ud800\"}}", "labels.a",
+		 ERR_INVALID_REQUEST},
 		{"{\"code\":\"x\"}", "code", ERR_INVALID_REQUEST},
 		{"{\"template\":\"\"}", "template", ERR_TEMPLATE_NOT_FOUND},
 		{"{\"snapshot\":\"\"}", "snapshot", ERR_SNAPSHOT_NOT_FOUND},
@@ -291,6 +406,11 @@ static void commands(void **state)
 	assert_string_equal(kept[1], "[1.0]");
 	assert_string_equal(kept[3], "B=c");
 	assert_int_equal(spec.timeout_ms, 5);
+	/* The engine knows whether the sandbox's template has code. */
+	accepts("{\"run\":{\"input\":1}}", true);
+	assert_null(spec.argv);
+	assert_null(spec.code);
+	assert_int_equal(spec.timeout_ms, 0);
 }
 
 static void refuses_commands(void **state)
@@ -308,7 +428,6 @@ static void refuses_commands(void **state)
 		{"{\"argv\":[\"a\"],\"run\":{\"code\":\"x\"}}", "argv",
 		 ERR_INVALID_REQUEST},
 		{"{\"argv\":[\"a\"],\"run\":{}}", "argv", ERR_INVALID_REQUEST},
-		{"{\"run\":{}}", "run.code", ERR_INVALID_REQUEST},
 		{"{\"run\":{\"code\":\"x\"},\"cwd\":\"a\"}", "cwd",
 		 ERR_INVALID_REQUEST},
 		{"{\"run\":{\"code\":\"x\"},\"stdin\":\"\"}", "stdin",
@@ -412,9 +531,14 @@ static void hashes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(creates),  cmocka_unit_test(refuses_creates),
-		cmocka_unit_test(commands), cmocka_unit_test(refuses_commands),
-		cmocka_unit_test(sizes),    cmocka_unit_test(hashes),
+		cmocka_unit_test(creates),
+		cmocka_unit_test(names_and_labels),
+		cmocka_unit_test(sizes_of_names_and_labels),
+		cmocka_unit_test(refuses_creates),
+		cmocka_unit_test(commands),
+		cmocka_unit_test(refuses_commands),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(hashes),
 	};
 	int rc = cmocka_run_group_tests_name("held", tests, NULL, NULL);
 

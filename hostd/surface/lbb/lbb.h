@@ -9,19 +9,20 @@
 
 #include "../../http/request.h"
 
-#define LBB_VCPUS_MIN	      1
-#define LBB_VCPUS_MAX	      4
-#define LBB_MEMORY_MIB_MIN    128
-#define LBB_MEMORY_MIB_MAX    8192
-#define LBB_DISK_MIB_MIN      256
-#define LBB_DISK_MIB_MAX      10240
-#define LBB_VCPUS_DEFAULT     1
-#define LBB_MEMORY_DEFAULT    1024
-#define LBB_DISK_DEFAULT      4096
-#define LBB_PAGE_MAX	      100
-#define LBB_PAGE_DEFAULT      20
-#define LBB_LOG_BYTES_MAX     (256u << 10)
-#define LBB_LOG_BYTES_DEFAULT (64u << 10)
+#define LBB_VCPUS_MIN		  1
+#define LBB_VCPUS_MAX		  4
+#define LBB_MEMORY_MIB_MIN	  128
+#define LBB_MEMORY_MIB_MAX	  8192
+#define LBB_DISK_MIB_MIN	  256
+#define LBB_DISK_MIB_MAX	  10240
+#define LBB_VCPUS_DEFAULT	  1
+#define LBB_MEMORY_DEFAULT	  1024
+#define LBB_DISK_DEFAULT	  4096
+#define LBB_PAGE_MAX		  100
+#define LBB_PAGE_DEFAULT	  20
+#define LBB_LOG_BYTES_MAX	  (256u << 10)
+#define LBB_LOG_BYTES_DEFAULT	  (64u << 10)
+#define LBB_UPDATE_BODY_BYTES_MAX (64u << 10)
 /* Code, input and config with every character escaped, env, and room. */
 #define LBB_RUN_BODY_BYTES_MAX (4u << 20)
 /* The same with stdin, every character of it escaped. */
@@ -63,8 +64,12 @@ void lbb_command_get(struct request *r);
 void lbb_command_cancel(struct request *r);
 /* logs.c */
 void lbb_command_logs(struct request *r);
+/* update.c */
+void lbb_sandbox_update(struct request *r);
 /* templates.c */
-void lbb_templates(struct request *r);
+void lbb_template_save(struct request *r);
+void lbb_templates(struct request *r); /* list, or retrieve one */
+void lbb_template_get(struct request *r);
 /* service.c */
 void service_health(struct request *r);
 void service_ready(struct request *r);
@@ -77,6 +82,8 @@ void service_errors(struct request *r);
 /* encode.c */
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s);
 void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s);
+void lbb_put_template(struct json_out *j, const struct template_rec *t,
+		      bool with_code);
 void lbb_put_command(struct json_out *j, const struct command_rec *c,
 		     bool with_output);
 void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,

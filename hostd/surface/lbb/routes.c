@@ -5,8 +5,8 @@
 #include "lbb.h"
 
 static const char *const p_none[] = {NULL};
-static const char *const p_sandboxes[] = {"sandbox", "status", "template",
-					  "limit",   "cursor", NULL};
+static const char *const p_sandboxes[] = {
+	"sandbox", "status", "template", "name", "limit", "cursor", NULL};
 static const char *const p_sandbox[] = {"sandbox", NULL};
 static const char *const p_snapshots[] = {"sandbox", "snapshot", "limit",
 					  "cursor", NULL};
@@ -22,7 +22,9 @@ static const char *const p_files[] = {"sandbox", "path",   "path_hex",
 static const char *const p_file_read[] = {"sandbox", "path",  "path_hex",
 					  "offset",  "limit", NULL};
 static const char *const p_file[] = {"sandbox", "path", "path_hex", NULL};
-static const char *const p_templates[] = {"name", "template", NULL};
+static const char *const p_templates[] = {"name",  "template", "versions",
+					  "limit", "cursor",   NULL};
+static const char *const p_template[] = {"name", "template", NULL};
 
 #define V1 (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
 /* What reads, or ends something, is answered while the daemon drains. */
@@ -35,6 +37,8 @@ static const struct route routes[] = {
 	 lbb_sandboxes},
 	{HTTP_GET, "/v1/sandboxes/get", "getSandbox", V1_END, 0, p_sandbox,
 	 lbb_sandbox_get},
+	{HTTP_PATCH, "/v1/sandboxes", "updateSandbox", V1,
+	 LBB_UPDATE_BODY_BYTES_MAX, p_sandbox, lbb_sandbox_update},
 	{HTTP_DELETE, "/v1/sandboxes", "deleteSandbox", V1_END, 0, p_sandbox,
 	 lbb_sandbox_delete},
 	{HTTP_POST, "/v1/sandboxes/stop", "stopSandbox", V1_END, 1024,
@@ -70,8 +74,13 @@ static const struct route routes[] = {
 	 p_file_read, lbb_file_read},
 	{HTTP_PUT, "/v1/sandboxes/files/content", "writeFile", V1 | ROUTE_RAW,
 	 GP_FILE_BYTES_MAX, p_file, lbb_file_write},
+	{HTTP_POST, "/v1/sandboxes/templates", "createTemplate",
+	 V1 | ROUTE_IDEMPOTENT, LBB_RUN_BODY_BYTES_MAX, p_none,
+	 lbb_template_save},
 	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1_END, 0,
 	 p_templates, lbb_templates},
+	{HTTP_GET, "/v1/sandboxes/templates/get", "getTemplate", V1_END, 0,
+	 p_template, lbb_template_get},
 };
 
 const struct route_table lbb_routes = {

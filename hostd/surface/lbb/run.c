@@ -33,9 +33,10 @@ static int decode_body(struct request *r, struct work *w, struct run_spec *spec,
 	if (decode_object(w, "", body, body_fields,
 			  sizeof(body_fields) / sizeof(*body_fields), e))
 		return -1;
-	if (!w->code.len)
+	if (!w->code.len && !w->template_name.len)
 		return err_set(e, ERR_INVALID_REQUEST, "run.code",
-			       "run.code is missing");
+			       "run.code is missing, and there is no "
+			       "run.template that could have it");
 	*spec = (struct run_spec){
 		.key = r->idempotency_key,
 		.template_name = (const char *)w->template_name.data,

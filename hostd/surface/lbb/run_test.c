@@ -202,6 +202,8 @@ static void test_shape(void **state)
 	refuses("{\"run\":null}", ERR_INVALID_REQUEST, "run");
 	refuses("{\"run\":[]}", ERR_INVALID_REQUEST, "run");
 	refuses("{\"run\":{}}", ERR_INVALID_REQUEST, "run.code");
+	refuses("{\"run\":{\"template\":\"a\",\"code\":\"\"}}",
+		ERR_INVALID_REQUEST, "run.code");
 	refuses("{\"run\":{\"code\":\"\"}}", ERR_INVALID_REQUEST, "run.code");
 	refuses("{\"run\":{\"code\":5}}", ERR_INVALID_REQUEST, "run.code");
 	refuses("{\"run\":{\"code\":\"\\u0000\"}}", ERR_INVALID_REQUEST,

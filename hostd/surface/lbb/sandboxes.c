@@ -173,6 +173,7 @@ void lbb_sandboxes(struct request *r)
 	if (lbb_page(r, &page))
 		return;
 	page.template_name = query_get(&r->query, "template");
+	page.name = query_get(&r->query, "name");
 	page.status = status ? status_by_name(status) : 0;
 	if (page.status < 0) {
 		err_set(&e, ERR_INVALID_REQUEST, "status",
@@ -180,6 +181,11 @@ void lbb_sandboxes(struct request *r)
 			"stopping, stopped, destroying, destroyed, failed, "
 			"lost",
 			status);
+		reply_err(r, &e);
+		return;
+	}
+	if (page.name && !*page.name) {
+		err_set(&e, ERR_INVALID_REQUEST, "name", "name is empty");
 		reply_err(r, &e);
 		return;
 	}

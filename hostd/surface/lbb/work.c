@@ -11,12 +11,14 @@
 
 /* ---- life ------------------------------------------------------------- */
 
-static void work_free(struct work *w)
+void work_free(struct work *w)
 {
 	bytes_finish_secret(&w->code);
 	bytes_finish(&w->template_name);
 	bytes_finish(&w->snapshot);
 	bytes_finish(&w->cwd);
+	bytes_finish(&w->name);
+	bytes_finish(&w->labels);
 	bytes_finish_secret(&w->stdin_data);
 	bytes_finish_secret(&w->env_text);
 	bytes_finish_secret(&w->argv_text);
@@ -38,6 +40,14 @@ void work_end(struct request *r)
 	work_free(r->op);
 	r->op = NULL;
 	r->abandon = NULL;
+}
+
+struct work *work_take(struct request *r)
+{
+	struct work *w = r->op;
+
+	r->op = NULL;
+	return w;
 }
 
 void work_refuse(struct request *r, const struct err *e)
