@@ -13,7 +13,8 @@ $(TS_PACKAGE)/package.json: api/sdk/typescript/package.json \
 	@echo "  TSC     $(@D)"
 	@rm -rf build/sdk
 	@mkdir -p $(@D)
-	$(Q)$(JSTOOLS)/bin/node $(JSTOOLS)/node_modules/typescript/bin/tsc \
+	$(Q)NODE_DISABLE_COMPILE_CACHE=1 \
+		$(JSTOOLS)/bin/node $(JSTOOLS)/node_modules/typescript/bin/tsc \
 		-p api/sdk/typescript --typeRoots $(JSTOOLS)/node_modules/@types \
 		--outDir $(@D)/dist
 	@sed -i 's|\(from "\./[a-z]*\)\.ts"|\1.js"|' $(@D)/dist/*.d.ts

@@ -19,6 +19,7 @@ TSC_CHECK = ["--noEmit", "--strict", "--noUncheckedIndexedAccess",
              "--types", "node", "--typeRoots",
              f"{JSTOOLS}/node_modules/@types"]
 
+os.environ["NODE_DISABLE_COMPILE_CACHE"] = "1"   # tsc would leave one in TMPDIR
 sys.dont_write_bytecode = True
 sys.path.insert(0, PYTHON_SDK)
 

@@ -250,12 +250,19 @@ class SandboxSteps:
     def template(self, template: Any, options: Options | None
                  ) -> Steps[TemplateRecord]:
         return self.one(TemplateRecord, self.call(
-            "GET", TEMPLATES, {"template": id_of(template)}, options))
+            "GET", TEMPLATES, {"template": template_of(template)}, options))
 
     def template_list(self, params: Mapping[str, Any],
                       options: Options | None) -> Steps[Page[TemplateRecord]]:
         return self.page(TemplateRecord,
                          self.call("GET", TEMPLATES, params, options))
+
+
+def template_of(what: Any) -> str:
+    """A base template has a name and no id."""
+    if isinstance(what, Mapping) and what.get("id") is None:
+        return id_of(what.get("name"))
+    return id_of(what)
 
 
 def check_lost_retries(value: Any) -> int:

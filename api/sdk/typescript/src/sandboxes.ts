@@ -21,6 +21,9 @@ type WireTemplate = Omit<TemplateRecord, "commandTimeoutMs"> & {
   timeoutMs: number;
 };
 
+/** Of a name or an sbt_ id, or of a record that has them. */
+export type HasName = string | { id: string | null; name: string };
+
 function template({ timeoutMs, ...rest }: WireTemplate): TemplateRecord {
   return { ...rest, commandTimeoutMs: timeoutMs };
 }
@@ -66,15 +69,17 @@ export class Templates {
   }
 
   /** By name (its newest version) or by sbt_ id. */
-  async retrieve(name: HasId, options?: CallOptions): Promise<TemplateRecord> {
+  async retrieve(what: HasName, options?: CallOptions): Promise<TemplateRecord> {
+    // A base template has a name and no id.
+    const id = idOf(typeof what === "string" ? what : (what.id ?? what.name));
     return template(
-      await this.#calls.get(TEMPLATES, { template: idOf(name) }, options),
+      await this.#calls.get(TEMPLATES, { template: id }, options),
     );
   }
 
   /** As `retrieve`. */
-  async get(name: HasId, options?: CallOptions): Promise<TemplateRecord> {
-    return await this.retrieve(name, options);
+  async get(what: HasName, options?: CallOptions): Promise<TemplateRecord> {
+    return await this.retrieve(what, options);
   }
 }
 
