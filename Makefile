@@ -73,8 +73,8 @@ PROGRAMS :=
 UNIT_TESTS :=
 FUZZ_TARGETS :=
 
-include $(wildcard api/part.mk vmm/part.mk guest/part.mk hostd/part.mk \
-	tools/part.mk images/part.mk tests/part.mk)
+include $(wildcard api/part.mk api/sdk/part.mk vmm/part.mk guest/part.mk \
+	hostd/part.mk tools/part.mk images/part.mk tests/part.mk)
 -include $(DEPS)
 
 # Another compiler or other flags rebuild everything: the file changes only
@@ -116,11 +116,13 @@ demo: setup
 	@tools/demo/run $(B)
 
 check: setup
+	$(SUB) sdk
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py $(if $(T),--only '$(T)')
 
 check-long: setup
+	$(SUB) sdk
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py --long $(if $(T),--only '$(T)')

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds what a sandbox runs on, or finds it in the cache.
 #
-#   images/build.sh all | kernel | python | node | shell | libcbor ...
+#   images/build.sh all | kernel | python | node | shell | libcbor | jstools ...
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -14,13 +14,14 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/lib/apt.sh"
 . "$HERE/lib/tree.sh"
 
-ALL=(shell python node libcbor kernel)
+ALL=(shell python node libcbor jstools kernel)
 
 # What each target gives: the name of its link, and the file that stands for it
 link_of() {
 	case $1 in
 	kernel) echo vmlinux vmlinux ;;
 	libcbor) echo libcbor lib/libcbor.a ;;
+	jstools) echo jstools bin/node ;;
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -35,7 +36,7 @@ target() {
 	read -r link file < <(link_of "$name")
 	mkdir -p "$OUT"
 	[ -L "$OUT/$link" ] || rm -rf "${OUT:?}/$link"
-	if [ "$name" = libcbor ]; then
+	if [ "$file" != "${file#*/}" ]; then # in a folder, which is the result
 		ln -sfnT "$entry" "$OUT/$link"
 	else
 		ln -sfnT "$entry/$file" "$OUT/$link"

@@ -1,14 +1,14 @@
 # Guest kernel and template images: targets for the top Makefile.
 #
 #   make images          all of them, built or found in the cache
-#   make images-kernel   one: kernel python node shell libcbor
+#   make images-kernel   one: kernel python node shell libcbor jstools
 #   make images-test     the cache, byte for byte reproduction, first use,
 #                        registers on this machine's KVM (needs hutch-vmm)
 #
 # Results are links in build/images, beside images.json.
 
 IMAGES_DIR := $(CURDIR)/images
-IMAGE_NAMES := kernel python node shell libcbor
+IMAGE_NAMES := kernel python node shell libcbor jstools
 
 images: $(addprefix images-,$(IMAGE_NAMES))
 
@@ -19,6 +19,7 @@ $(addprefix images-,$(IMAGE_NAMES)): images-%:
 build/images/vmlinux: images-kernel
 build/images/python.erofs: images-python
 build/images/node.erofs: images-node
+build/images/jstools: images-jstools
 build/images/shell.erofs: images-shell
 build/images/libcbor/lib/libcbor.a build/images/libcbor: images-libcbor
 

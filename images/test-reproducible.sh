@@ -3,14 +3,14 @@
 # Builds each image twice, in two caches and from two copies of the recipes
 # in folders of different names, and compares them byte for byte.
 #
-#   images/test-reproducible.sh [NAME...]     default: shell node python libcbor
+#   images/test-reproducible.sh [NAME...]     default: shell node python libcbor jstools
 #
 # Downloads come from the cache. The kernel takes 6 minutes a build: name it.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/lib/common.sh"
 
-[ $# -gt 0 ] || set -- shell node python libcbor
+[ $# -gt 0 ] || set -- shell node python libcbor jstools
 scratch repro
 work=$REPLY
 failed=0

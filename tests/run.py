@@ -43,7 +43,7 @@ import time
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(TOP, "build", "test-logs")
 LIGHT = ("source", "unit", "san", "fuzz")
-ORDER = LIGHT + ("image", "vmm", "guest", "system", "stock")
+ORDER = LIGHT + ("image", "sdk", "vmm", "guest", "system", "stock")
 TIMEOUT_S = {"source": 300, "unit": 400, "san": 600, "fuzz": 400}
 TIMEOUT_DEFAULT_S = 600
 EXPECTED_DEFAULT_S = 30
