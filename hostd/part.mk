@@ -5,16 +5,18 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
+	auth.c wrong_keys.c listen.c conn.c server.c request.c inner.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
 	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
+MCP_SRCS := $(addprefix hostd/surface/mcp/,rpc.c methods.c tools.c args.c \
+	call.c shape.c ask.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \
 	hostd/log_limit.c \
-	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
+	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(MCP_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
 	$(STORE_SRCS) $(LINK_SRCS) $(BASE_SRCS))
 HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
 	$(LINK_LIBS))
