@@ -85,3 +85,14 @@ $(B)/tests/hostd/openapi_test: api/openapi/check.py api/openapi/lbb.yaml \
 	@printf '#!/bin/sh\nexec python3 api/openapi/check.py %s/hutchd\n' \
 		$(B) > $@
 	@chmod +x $@
+
+# The tools of agents over a front that is made of variables.
+MCP_TEST_SRCS := hostd/surface/mcp/mcp_test_util.c $(MCP_SRCS) \
+	hostd/surface/lbb/decode.c hostd/http/query.c $(JSON_SRCS) $(BASE_SRCS)
+UNIT_TESTS += $(addprefix tests/hostd/mcp_,rpc_test args_test result_test \
+	ask_test)
+$(foreach t,rpc args result ask,$(eval \
+	$(call program,tests/hostd/mcp_$(t)_test,\
+	hostd/surface/mcp/$(t)_test.c hostd/surface/mcp/mcp_test_want.c \
+	$(MCP_TEST_SRCS),-lcrypto -lcmocka)))
+$(eval $(call fuzz_target,mcp,tests/fuzz/mcp_fuzz.c $(MCP_TEST_SRCS),-lcrypto))

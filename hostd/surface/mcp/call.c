@@ -16,6 +16,8 @@
 
 /* Less is no wait: the answer has to come back, too. */
 #define WAIT_MS_MIN 200
+/* Of one run; each waits, so there are two of an attempt. */
+#define RUN_REQUESTS_MAX 8
 
 struct mcp_call *mcp_call_of(struct request *r)
 {
@@ -145,6 +147,7 @@ static void run_send(struct mcp_call *c)
 	char key[sizeof(c->key) + 16];
 	int64_t wait_ms = mcp_post_left_ms(c->post);
 
+	c->n_asked++;
 	snprintf(key, sizeof(key), "%s", c->key);
 	if (c->attempt > 1)
 		snprintf(key, sizeof(key), "%s.%u", c->key, c->attempt);
@@ -194,7 +197,8 @@ static void run_failed(struct mcp_call *c, struct json_span run,
 static void on_run(struct request *r, struct inner_reply *reply)
 {
 	struct mcp_call *c = mcp_call_of(r);
-	bool has_time = mcp_post_left_ms(c->post) >= WAIT_MS_MIN;
+	bool has_time = mcp_post_left_ms(c->post) >= WAIT_MS_MIN &&
+			c->n_asked < RUN_REQUESTS_MAX;
 	struct json_span run;
 	struct err e;
 

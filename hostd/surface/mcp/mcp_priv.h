@@ -156,6 +156,7 @@ struct mcp_call {
 	struct json_span args[MCP_ARGS];	 /* at NULL = not given */
 	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1]; /* "" = none */
 	unsigned attempt;			 /* of a run: 1 ... */
+	unsigned n_asked;			 /* of a run: requests */
 	struct bytes kept; /* owned: an answer while another is waited for */
 	struct mcp_question *question; /* owned by ask.c */
 };
