@@ -116,11 +116,13 @@ demo: setup
 	@tools/demo/run $(B)
 
 check: setup
+	$(SUB) mcp-client
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py $(if $(T),--only '$(T)')
 
 check-long: setup
+	$(SUB) mcp-client
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py --long $(if $(T),--only '$(T)')

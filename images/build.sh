@@ -2,6 +2,7 @@
 # Builds what a sandbox runs on, or finds it in the cache.
 #
 #   images/build.sh all | kernel | python | node | shell | libcbor ...
+#   images/build.sh mcp-client      for tests/system, not a part of all
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -21,6 +22,7 @@ link_of() {
 	case $1 in
 	kernel) echo vmlinux vmlinux ;;
 	libcbor) echo libcbor lib/libcbor.a ;;
+	mcp-client) echo mcp-client node ;;
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -35,11 +37,10 @@ target() {
 	read -r link file < <(link_of "$name")
 	mkdir -p "$OUT"
 	[ -L "$OUT/$link" ] || rm -rf "${OUT:?}/$link"
-	if [ "$name" = libcbor ]; then
-		ln -sfnT "$entry" "$OUT/$link"
-	else
-		ln -sfnT "$entry/$file" "$OUT/$link"
-	fi
+	case $name in
+	libcbor | mcp-client) ln -sfnT "$entry" "$OUT/$link" ;;
+	*) ln -sfnT "$entry/$file" "$OUT/$link" ;;
+	esac
 	list
 	echo "$OUT/$link"
 }
@@ -69,7 +70,7 @@ list() {
 	exec {fd}>&-
 }
 
-[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ "$1" != all ] || set -- "${ALL[@]}"
 for name; do
 	[ -f "$HERE/$name/recipe.sh" ] || die "no such image: $name" "There are: all ${ALL[*]}"

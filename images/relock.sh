@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes new locks from what the package sources offer today.
 #
-#   images/relock.sh all | kernel | python | node | shell | libcbor ...
+#   images/relock.sh all | kernel | python | node | shell | libcbor | mcp-client
 #
 # Writes the lock files in the checkout; look at the diff, build, commit.
 set -euo pipefail
@@ -129,6 +129,18 @@ npm_lock() {
 	say "node: $name $version"
 }
 
+# mcp_client: the packages of package.json with all they need
+mcp_client() {
+	npm_ready
+	scratch npm
+	cp "$IMAGES/mcp-client/package.json" "$REPLY"
+	long "mcp-client: resolving" "$REPLY/log" npm_client install --prefix "$REPLY" \
+		--package-lock-only --ignore-scripts --no-audit --no-fund \
+		--omit-lockfile-registry-resolved
+	mv "$REPLY/package-lock.json" "$IMAGES/mcp-client/"
+	say "mcp-client: $(grep -c '"integrity"' "$IMAGES/mcp-client/package-lock.json") packages"
+}
+
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ "$1" != all ] || set -- shell python node libcbor kernel
 for name; do
@@ -137,6 +149,7 @@ for name; do
 	python) debs python; wheels ;;
 	node) debs node; npm_client_lock; npm_lock ;;
 	libcbor) source_of libcbor libcbor ;;
+	mcp-client) mcp_client ;;
 	kernel) one kernel linux-source-6.12 ;;
 	*) die "no such image: $name" ;;
 	esac

@@ -8,9 +8,10 @@
  * digits of the id are random: nobody else can answer.
  *
  * A question ends by its answer, by notifications/cancelled of the call, after
- * MCP_ASK_MS_MAX, when nobody reads the stream any more, or with the daemon;
- * in all cases but the first nothing is done.
+ * MCP_ASK_MS_MAX, when nobody reads the stream any more, or when the daemon
+ * stops; in all cases but the first nothing is done.
  */
+#include "../../http/server.h"
 #include "../../loop.h"
 #include "mcp_priv.h"
 #include <stdio.h>
@@ -92,6 +93,8 @@ static void on_beat(struct loop_timer *t)
 	q->left_ms -= MCP_ASK_BEAT_MS;
 	if (reply_stream_is_gone(r)) {
 		give_up(q);
+	} else if (http_server_is_draining(r->services->http)) {
+		refuse(q, "the daemon is stopping");
 	} else if (q->left_ms <= 0) {
 		refuse(q, "the person did not answer within 10 minutes");
 	} else {

@@ -157,6 +157,19 @@ static void questions_are_over(void **state)
 	assert_int_equal(n_sent, 1);
 }
 
+static void the_server_drains(void **state)
+{
+	char id[64];
+
+	(void)state;
+	begin_question(id);
+	is_draining = true;
+	pass_time(MCP_ASK_BEAT_MS);
+	assert_true(is_stream_over);
+	want_streamed("the daemon is stopping; nothing was destroyed");
+	assert_int_equal(n_sent, 1);
+}
+
 static void the_server_closes(void **state)
 {
 	struct request *r;
@@ -203,8 +216,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_person_approves), TEST(the_person_does_not),
 		TEST(nobody_else_answers), TEST(nobody_reads_the_stream),
-		TEST(questions_are_over),  TEST(the_server_closes),
-		TEST(who_cannot_be_asked),
+		TEST(questions_are_over),  TEST(the_server_drains),
+		TEST(the_server_closes),   TEST(who_cannot_be_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 /* A person has this long to answer; agents' clients give up sooner. */
 #define MCP_ASK_MS_MAX (10 * 60 * 1000)
 /* A comment on a stream that waits: proxies keep it, the dead are noticed. */
-#define MCP_ASK_BEAT_MS 15000
+#define MCP_ASK_BEAT_MS 5000
 /* Questions that wait at once, of all environments, and of one. */
 #define MCP_QUESTIONS_MAX	      64
 #define MCP_QUESTIONS_ENVIRONMENT_MAX 16

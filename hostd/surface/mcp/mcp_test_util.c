@@ -1,6 +1,7 @@
 /* The front as variables; see mcp_test_util.h. */
 #include "mcp_test_util.h"
 #include "../../clock.h"
+#include "../../http/server.h"
 #include "../../loop.h"
 #include "log.h"
 #include <stdio.h>
@@ -15,7 +16,7 @@ const char *head_accept, *head_session, *head_version;
 int got_status;
 struct bytes got, streamed;
 char got_session[64];
-bool is_stream, is_stream_over, is_reader_gone;
+bool is_stream, is_stream_over, is_reader_gone, is_draining;
 
 static struct {
 	int status;
@@ -157,6 +158,12 @@ void reply_stream_end(struct request *r, const void *last, size_t len)
 	gone(r);
 }
 
+bool http_server_is_draining(const struct http_server *s)
+{
+	(void)s;
+	return is_draining;
+}
+
 bool reply_stream_is_gone(const struct request *r)
 {
 	(void)r;
@@ -272,6 +279,6 @@ void util_reset(void)
 	head_accept = head_session = head_version = NULL;
 	bytes_finish(&got);
 	bytes_finish(&streamed);
-	is_stream = is_stream_over = is_reader_gone = false;
+	is_stream = is_stream_over = is_reader_gone = is_draining = false;
 	got_status = 0;
 }

@@ -33,7 +33,7 @@ extern struct bytes got; /* NUL behind */
 extern char got_session[64];
 /* Of the one that is answered by a stream. */
 extern struct bytes streamed; /* NUL behind */
-extern bool is_stream, is_stream_over, is_reader_gone;
+extern bool is_stream, is_stream_over, is_reader_gone, is_draining;
 
 /* The milliseconds that fn sees; a timer that is due then is called. */
 void pass_time(int64_t ms);
