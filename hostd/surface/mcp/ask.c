@@ -66,7 +66,7 @@ static void give_up(struct mcp_question *q)
 
 	question_free(q);
 	mcp_call_finish(c);
-	mcp_post_drop(p);
+	mcp_post_done(p);
 }
 
 static void refuse(struct mcp_question *q, const char *why)

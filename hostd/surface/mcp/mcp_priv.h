@@ -244,10 +244,8 @@ void mcp_post_result(struct mcp_post *p, struct json_span id,
 		     const struct json_out *result);
 void mcp_post_error(struct mcp_post *p, struct json_span id, enum rpc_code code,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The message takes no reply. */
+/* The message takes no reply, or its client gave it up. */
 void mcp_post_done(struct mcp_post *p);
-/* No reply to the call: its client gave it up. */
-void mcp_post_drop(struct mcp_post *p);
 /* From here on by events: 0 or -1, then nothing has happened. */
 int mcp_post_stream(struct mcp_post *p);
 void mcp_post_event(struct mcp_post *p, struct json_out *message);

@@ -111,11 +111,6 @@ void mcp_post_done(struct mcp_post *p)
 	post_step(p);
 }
 
-void mcp_post_drop(struct mcp_post *p)
-{
-	post_step(p);
-}
-
 int mcp_post_stream(struct mcp_post *p)
 {
 	if (reply_stream_begin(p->request, "text/event-stream"))
