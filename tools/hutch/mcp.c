@@ -94,6 +94,17 @@ static void emit(struct bridge *b, void *json, size_t len)
 	pthread_mutex_unlock(&b->lock);
 }
 
+/* Nobody reads our output, or a signal came. */
+static bool is_over(struct bridge *b)
+{
+	bool is_gone;
+
+	pthread_mutex_lock(&b->lock);
+	is_gone = b->is_output_gone;
+	pthread_mutex_unlock(&b->lock);
+	return is_gone || cli_is_interrupted;
+}
+
 /* `data`: a JSON text, or none. */
 static void emit_error(struct bridge *b, struct json_span id, int code,
 		       const char *text, struct json_span data)
@@ -318,13 +329,12 @@ static void call_start(struct bridge *b, struct call *k)
 	for (size_t i = 0; has_place && i < CALLS_MAX; i++) {
 		if (b->calls[i])
 			continue;
+		rc = pthread_create(&thread, NULL, call_main, k);
+		if (rc)
+			break;
+		pthread_detach(thread);
 		b->calls[i] = k;
 		b->n_calls++;
-		rc = pthread_create(&thread, NULL, call_main, k);
-		if (!rc)
-			pthread_detach(thread);
-		else
-			b->calls[i] = NULL, b->n_calls--;
 		break;
 	}
 	pthread_mutex_unlock(&b->lock);
@@ -422,7 +432,7 @@ static void read_input(struct bridge *b)
 	bool is_skipping = false;
 	ssize_t n;
 
-	while (!cli_is_interrupted && !b->is_output_gone) {
+	while (!is_over(b)) {
 		if (poll(&p, 1, POLL_MS) <= 0)
 			continue;
 		if (bytes_reserve(&in, READ_BYTES))
@@ -441,12 +451,12 @@ static void read_input(struct bridge *b)
 
 static void wait_for_calls(struct bridge *b)
 {
-	bool is_over = cli_is_interrupted || b->is_output_gone;
+	bool is_ended = is_over(b);
 
 	pthread_mutex_lock(&b->lock);
 	b->is_input_over = true;
 	for (size_t i = 0; i < CALLS_MAX; i++)
-		if (b->calls[i] && (is_over || b->calls[i]->is_asking))
+		if (b->calls[i] && (is_ended || b->calls[i]->is_asking))
 			b->calls[i]->is_cancelled = 1;
 	while (b->n_calls) {
 		struct timespec until;
