@@ -117,12 +117,14 @@ demo: setup
 
 check: setup
 	$(SUB) sdk
+	$(SUB) mcp-client
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py $(if $(T),--only '$(T)')
 
 check-long: setup
 	$(SUB) sdk
+	$(SUB) mcp-client
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
 	@tests/run.py --long $(if $(T),--only '$(T)')

@@ -81,6 +81,8 @@
 	  69, 0, "Sandboxes are not enabled for this environment.")            \
 	X(PLAN_UNAVAILABLE, "sandbox_plan_unavailable", "permission_error",    \
 	  403, 77, 0, "The plan does not include sandboxes.")                  \
+	X(NOT_APPROVED, "not_approved", "permission_error", 403, 77, 0,        \
+	  "The person did not approve.")                                       \
 	X(OUTPUT_EXPIRED, "sandbox_output_expired", "invalid_request_error",   \
 	  410, 66, 0, "The output of this run is no longer kept.")             \
 	X(UNAVAILABLE, "service_unavailable", "api_error", 503, 75, 1,         \

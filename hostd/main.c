@@ -23,6 +23,7 @@
 #include "state_dir.h"
 #include "surface/admin/admin.h"
 #include "surface/lbb/lbb.h"
+#include "surface/mcp/mcp.h"
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,10 +37,7 @@
 #define DRAIN_QUIET_MS	   2000
 
 static const struct route_table *const tables[] = {
-	&lbb_routes,
-	&service_routes,
-	&admin_routes,
-	NULL,
+	&lbb_routes, &mcp_routes, &service_routes, &admin_routes, NULL,
 };
 
 struct daemon {

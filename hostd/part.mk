@@ -5,17 +5,19 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
+	auth.c wrong_keys.c listen.c conn.c server.c request.c inner.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
 	held.c naming.c update.c encode.c sandboxes.c snapshots.c files.c \
 	commands.c logs.c templates.c service.c errors_page.c)
+MCP_SRCS := $(addprefix hostd/surface/mcp/,rpc.c methods.c tools.c args.c \
+	call.c shape.c ask.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \
 	hostd/log_limit.c \
-	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
+	$(CONFIG_SRCS) $(HTTP_SRCS) $(LBB_SRCS) $(MCP_SRCS) $(ADMIN_SRCS) $(ENGINE_SRCS) \
 	$(STORE_SRCS) $(LINK_SRCS) $(BASE_SRCS))
 HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
 	$(LINK_LIBS))
@@ -36,8 +38,9 @@ $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	hostd/http/listen.c $(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
 http_test_srcs := hostd/http/server_test_util.c $(HTTP_SRCS) \
 	$(subst clock.c,clock_movable.c,$(LOOP_SRCS)) $(BASE_SRCS)
-UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test
-$(foreach t,server conn answer,$(eval $(call program,tests/hostd/http_$(t)_test,\
+UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test \
+	tests/hostd/http_inner_test
+$(foreach t,server conn answer inner,$(eval $(call program,tests/hostd/http_$(t)_test,\
 	hostd/http/$(t)_test.c $(http_test_srcs),\
 	-lmicrohttpd -lcrypto $(LOOP_LIBS) -lcmocka)))
 $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
@@ -91,3 +94,14 @@ $(B)/tests/hostd/openapi_test: api/openapi/check.py api/openapi/lbb.yaml \
 	@printf '#!/bin/sh\nexec python3 api/openapi/check.py %s/hutchd\n' \
 		$(B) > $@
 	@chmod +x $@
+
+# The tools of agents over a front that is made of variables.
+MCP_TEST_SRCS := hostd/surface/mcp/mcp_test_util.c $(MCP_SRCS) \
+	hostd/surface/lbb/decode.c hostd/http/query.c $(JSON_SRCS) $(BASE_SRCS)
+UNIT_TESTS += $(addprefix tests/hostd/mcp_,rpc_test args_test result_test \
+	ask_test)
+$(foreach t,rpc args result ask,$(eval \
+	$(call program,tests/hostd/mcp_$(t)_test,\
+	hostd/surface/mcp/$(t)_test.c hostd/surface/mcp/mcp_test_want.c \
+	$(MCP_TEST_SRCS),-lcrypto -lcmocka)))
+$(eval $(call fuzz_target,mcp,tests/fuzz/mcp_fuzz.c $(MCP_TEST_SRCS),-lcrypto))

@@ -2,6 +2,7 @@
 # Builds what a sandbox runs on, or finds it in the cache.
 #
 #   images/build.sh all | kernel | python | node | shell | libcbor | jstools ...
+#   images/build.sh mcp-client      for tests/system, not a part of all
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -22,6 +23,7 @@ link_of() {
 	kernel) echo vmlinux vmlinux ;;
 	libcbor) echo libcbor lib/libcbor.a ;;
 	jstools) echo jstools bin/node ;;
+	mcp-client) echo mcp-client node ;;
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -36,8 +38,8 @@ target() {
 	read -r link file < <(link_of "$name")
 	mkdir -p "$OUT"
 	[ -L "$OUT/$link" ] || rm -rf "${OUT:?}/$link"
-	if [ "$file" != "${file#*/}" ]; then # in a folder, which is the result
-		ln -sfnT "$entry" "$OUT/$link"
+	if [ "$name" = mcp-client ] || [ "$file" != "${file#*/}" ]; then
+		ln -sfnT "$entry" "$OUT/$link" # a folder is the result
 	else
 		ln -sfnT "$entry/$file" "$OUT/$link"
 	fi
@@ -70,7 +72,7 @@ list() {
 	exec {fd}>&-
 }
 
-[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ "$1" != all ] || set -- "${ALL[@]}"
 for name; do
 	[ -f "$HERE/$name/recipe.sh" ] || die "no such image: $name" "There are: all ${ALL[*]}"

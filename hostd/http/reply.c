@@ -126,8 +126,11 @@ static void stream_response_gone(void *cls)
 int reply_stream_begin(struct request *r, const char *content_type)
 {
 	struct request_priv *p = r->priv;
-	struct stream *s = calloc(1, sizeof(*s));
+	struct stream *s;
 
+	if (p->outer)
+		return -ENOTSUP; /* its answer is read whole */
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	s->refs = 1;
@@ -160,6 +163,11 @@ void reply_stream_end(struct request *r, const void *last, size_t len)
 		   STREAM_BYTES_MAX + STREAM_LAST_BYTES_MAX);
 	stream_abort(r->priv->reply.stream);
 	request_release(r);
+}
+
+bool reply_stream_is_gone(const struct request *r)
+{
+	return !r->priv->reply.stream->mhd;
 }
 
 /* ---- whole answers ---------------------------------------------------- */
@@ -203,6 +211,9 @@ static void add_headers(struct MHD_Response *m, const struct request *r)
 		snprintf(number, sizeof(number), "%d", reply->retry_after_s);
 		MHD_add_response_header(m, "Retry-After", number);
 	}
+	if (r->priv->more_name)
+		MHD_add_response_header(m, r->priv->more_name,
+					r->priv->more_value);
 	if (reply->must_close)
 		MHD_add_response_header(m, "Connection", "close");
 }
@@ -230,6 +241,10 @@ enum MHD_Result reply_send(struct request *r)
 
 static void answered(struct request *r)
 {
+	if (r->priv->outer) {
+		inner_answered(r);
+		return;
+	}
 	r->priv->state = REQ_READY;
 	request_wake(r);
 	request_release(r);
@@ -282,7 +297,8 @@ void request_drop(struct request *r)
 		request_release(r);
 		return;
 	}
-	err_set(&e, ERR_INTERNAL, NULL, NULL);
+	err_set(&e, r->priv->outer ? ERR_UNAVAILABLE : ERR_INTERNAL, NULL,
+		NULL);
 	reply_err(r, &e);
 }
 

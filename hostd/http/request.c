@@ -21,11 +21,10 @@
 /* Odd: a count times this visits every 64-bit number once. */
 #define REQUEST_ID_STEP ((uint64_t)0x9e3779b97f4a7c15)
 
-static struct request_priv *priv_new(struct http_listener *l, const char *uri)
+/* Up to the '?' of it. */
+struct request_priv *request_new(struct http_server *s, const char *uri)
 {
-	struct http_server *s = l->server;
 	struct request_priv *p = calloc(1, sizeof(*p));
-	const char *mark = strchr(uri, '?');
 	struct request *r;
 
 	if (!p)
@@ -33,19 +32,34 @@ static struct request_priv *priv_new(struct http_listener *l, const char *uri)
 	r = &p->request;
 	list_init(&p->node);
 	p->server = s;
-	p->listener = l;
 	p->begun_us = clock_mono_us();
 	r->priv = p;
 	r->services = s->services;
+	r->path = strndup(uri, strcspn(uri, "?"));
+	if (r->path)
+		return p;
+	free(p);
+	return NULL;
+}
+
+static struct request_priv *priv_new(struct http_listener *l, const char *uri)
+{
+	struct http_server *s = l->server;
+	struct request_priv *p = request_new(s, uri);
+	const char *mark = strchr(uri, '?');
+	struct request *r;
+
+	if (!p)
+		return NULL;
+	r = &p->request;
+	p->listener = l;
 	r->is_admin = l->is_admin;
-	r->path = mark ? strndup(uri, (size_t)(mark - uri)) : strdup(uri);
 	p->raw_query = mark ? strdup(mark + 1) : NULL;
 	snprintf(r->id, sizeof(r->id), "req_%016" PRIx64,
 		 s->id_seed ^ (++s->id_count * REQUEST_ID_STEP));
-	if (r->path && (!mark || p->raw_query))
+	if (!mark || p->raw_query)
 		return p;
 	free(r->path);
-	free(p->raw_query);
 	free(p);
 	return NULL;
 }
@@ -114,6 +128,21 @@ void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
 	p->conn = NULL;
 	p->mhd = NULL;
 	free_if_done(r);
+}
+
+const char *request_header(const struct request *r, const char *name)
+{
+	return r->priv->mhd ? check_header(r->priv->mhd, name) : NULL;
+}
+
+void request_set_header(struct request *r, const char *name, const char *value)
+{
+	struct request_priv *p = r->priv;
+
+	if (strlen(value) >= sizeof(p->more_value))
+		return;
+	p->more_name = name;
+	snprintf(p->more_value, sizeof(p->more_value), "%s", value);
 }
 
 /* ---- the handler's side ----------------------------------------------- */

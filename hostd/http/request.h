@@ -20,8 +20,9 @@
 #include "query.h"
 #include "route.h"
 
-#define REQUEST_ID_BYTES_MAX   32
-#define REQUEST_BODY_DEPTH_MAX 64 /* of our own fields */
+#define REQUEST_ID_BYTES_MAX	 32
+#define REQUEST_BODY_DEPTH_MAX	 64 /* of our own fields */
+#define REQUEST_HEADER_BYTES_MAX 64
 
 struct request {
 	const struct services *services;
@@ -42,6 +43,14 @@ struct request {
 
 	struct request_priv *priv;
 };
+
+/*
+ * A field of the request's head, before the first answer; NULL = absent.
+ * request_set_header: one more field of its answer; `name` is a literal, and
+ * what does not fit into REQUEST_HEADER_BYTES_MAX is left out.
+ */
+const char *request_header(const struct request *r, const char *name);
+void request_set_header(struct request *r, const char *name, const char *value);
 
 void reply_json(struct request *r, int status, struct json_out *j);
 /* Takes over `body`. */
@@ -67,6 +76,36 @@ int request_object(struct request *r, struct json_span *ret);
 int reply_stream_begin(struct request *r, const char *content_type);
 void reply_stream_write(struct request *r, const void *data, size_t len);
 void reply_stream_end(struct request *r, const void *last, size_t len);
+
+/* Nobody reads it any more. */
+bool reply_stream_is_gone(const struct request *r);
+
+/*
+ * A call of our own routes that one request makes to answer another, as if its
+ * client had made it: the same caller, the same route table, the same checks
+ * from the route on, the same X-Request-Id, and no connection.  One at a time
+ * for each outer request.
+ *
+ * `fn` is called exactly once, perhaps before request_inner returns, and may
+ * answer the outer request or make the next call; so nothing of the outer
+ * request may be touched after request_inner.  When the server closes, `fn`
+ * gets an error like any other and the outer request has been answered
+ * already: what it replies is dropped.
+ */
+struct inner_spec {
+	enum http_method method;
+	const char *path;
+	const char *query;  /* raw, NULL = none */
+	const char *key;    /* NULL = no Idempotency-Key */
+	struct bytes *body; /* taken over; NULL = none */
+};
+struct inner_reply {
+	int status;
+	struct bytes body; /* fn may take it over; else freed behind it */
+};
+typedef void request_inner_fn(struct request *outer, struct inner_reply *reply);
+void request_inner(struct request *outer, const struct inner_spec *spec,
+		   request_inner_fn *fn);
 
 /* {"error":{...}} into `j`; used by replies and by streams. */
 void error_envelope(struct json_out *j, const struct request *r,

@@ -92,12 +92,18 @@ struct request_priv {
 	enum request_state state;
 	bool is_held; /* by the handler */
 	bool is_suspended;
-	bool is_given_up;   /* the server answered in the handler's place */
-	uint64_t n_drained; /* bytes of a refused body */
-	char *raw_query;    /* owned; NULL = none */
-	char version[72];   /* Lbb-Version to echo, "" = none */
+	bool is_given_up;      /* the server answered in the handler's place */
+	uint64_t n_drained;    /* bytes of a refused body */
+	char *raw_query;       /* owned; NULL = none */
+	char version[72];      /* Lbb-Version to echo, "" = none */
+	const char *more_name; /* one more field of the answer; NULL = none */
+	char more_value[REQUEST_HEADER_BYTES_MAX];
 	struct reply reply;
 	int64_t begun_us;
+	/* inner.c: NULL, but of a request that another one makes. */
+	struct request *outer; /* borrowed: it outlives this one */
+	request_inner_fn *on_inner;
+	struct request *inner; /* of an outer one: at work for it */
 };
 
 /* MHD_run, and its next time-out. */
@@ -133,11 +139,19 @@ int check_framing(struct MHD_Connection *c, struct err *e);
  */
 int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	       struct err *e);
+/* The same for an inner request, whose caller and body are there. */
+int check_inner(struct request *r, const char *query, const char *key,
+		struct err *e);
 /* Content-Length of the request; 0 none, UINT64_MAX chunked. */
 uint64_t check_body_length(struct MHD_Connection *c);
 /* The error for a body that is longer than the route takes. */
 enum err_code check_too_large(const struct request *r);
 const char *check_header(struct MHD_Connection *c, const char *name);
+
+/* A request that no connection brought; NULL without memory. */
+struct request_priv *request_new(struct http_server *s, const char *path);
+/* An inner request has its reply stored: tell the outer one. */
+void inner_answered(struct request *r);
 
 /* Hand the stored reply to MHD. */
 enum MHD_Result reply_send(struct request *r);

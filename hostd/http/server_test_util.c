@@ -91,6 +91,38 @@ static void stream(struct request *r)
 	loop_timer_set(r->services->loop, &l->timer, 100);
 }
 
+static const char *param(const struct request *r, const char *name)
+{
+	return query_get(&r->query, name);
+}
+
+static void on_inner(struct request *r, struct inner_reply *reply)
+{
+	struct bytes b = {0};
+
+	bytes_printf(&b, "inner %d ", reply->status);
+	bytes_append(&b, reply->body.data, reply->body.len);
+	reply_bytes(r, 200, "text/plain", &b);
+}
+
+/* ?method=&to=PATH&query=&key= with our body: what that request answers. */
+static void outer(struct request *r)
+{
+	struct bytes body = {0};
+	struct inner_spec spec = {
+		.method = http_method_parse(param(r, "method")),
+		.path = param(r, "to"),
+		.query = param(r, "query"),
+		.key = param(r, "key"),
+		.body = &body,
+	};
+
+	bytes_append(&body, r->body.data, r->body.len);
+	request_set_header(r, "X-More",
+			   request_header(r, "X-Ask") ? "yes" : "no");
+	request_inner(r, &spec, on_inner);
+}
+
 struct pour {
 	struct loop_timer timer;
 	struct request *r;
@@ -139,6 +171,7 @@ static void large(struct request *r)
 static const char *const p_none[] = {NULL};
 static const char *const p_long[] = {"long", NULL};
 
+static const char *const p_outer[] = {"method", "to", "query", "key", NULL};
 static const struct route rows[] = {
 	{HTTP_POST, "/echo", "echo", 0, ECHO_BYTES_MAX, p_none, echo},
 	{HTTP_GET, "/later", "later", 0, 0, p_long, later},
@@ -150,6 +183,9 @@ static const struct route rows[] = {
 	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
 	 echo},
 	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, p_none, echo},
+	{HTTP_POST, "/outer", "outer", ROUTE_KEY | ROUTE_GRAPH | ROUTE_ALWAYS,
+	 ECHO_BYTES_MAX, p_outer, outer},
+	{HTTP_POST, "/off", "off", ROUTE_KEY | ROUTE_SANDBOX, 16, p_none, echo},
 };
 static const struct route_table table = {"test", rows,
 					 sizeof(rows) / sizeof(*rows)};

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=60 seed=1
 # Small parsers, and what the others run through as well.
-brief=" mmio device_state blk_host kernel_loader snapshot_state lane "
+brief=" mcp mmio device_state blk_host kernel_loader snapshot_state lane "
 brief_seconds=10
 if [ "${HUTCH_LONG:-}" = 1 ]; then
 	seconds=3600 seed=$RANDOM brief_seconds=3600

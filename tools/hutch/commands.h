@@ -22,6 +22,7 @@ int cmd_snapshot(struct cli *c, int argc, char **argv);
 int cmd_df(struct cli *c, int argc, char **argv);
 int cmd_pool(struct cli *c, int argc, char **argv);
 int cmd_prepare(struct cli *c, int argc, char **argv);
+int cmd_mcp(struct cli *c, int argc, char **argv);
 int cmd_doctor(struct cli *c, int argc, char **argv);
 int cmd_serve(struct cli *c, int argc, char **argv);
 

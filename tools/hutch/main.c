@@ -64,6 +64,8 @@ static const struct command {
 	{"pool", "show the VMs that wait for a run", cmd_pool},
 	{"prepare", "make a template's snapshot ahead of the first run",
 	 cmd_prepare},
+	{"mcp", "serve the tools of agents on standard input and output",
+	 cmd_mcp},
 	{"key", "create, list and revoke API keys", cmd_key},
 	{"doctor", "check this host and say what to do", cmd_doctor},
 	{"serve", "run the daemon in the foreground", cmd_serve},

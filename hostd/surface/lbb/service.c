@@ -12,7 +12,7 @@ static const char *const capabilities[] = {
 	"sandboxes",	       "sandboxes.run",	     "sandboxes.hold",
 	"sandboxes.stop",      "sandboxes.commands", "sandboxes.logs",
 	"sandboxes.snapshots", "sandboxes.files",    "sandboxes.templates",
-	"sandboxes.update",
+	"sandboxes.update",    "sandboxes.mcp",
 };
 
 static void put_status(struct request *r, int status, const char *word)
