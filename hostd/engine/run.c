@@ -102,7 +102,10 @@ static void box_begin(struct box *b, struct waiter *w, enum wait_for what,
 		box_discard(b);
 	} else {
 		waiter_join(w, b, b->begin.cmd, what, wait_ms);
-		begin_start(&b->begin);
+		if (b->fill)
+			fill_open(b);
+		else
+			begin_start(&b->begin);
 	}
 }
 
@@ -121,6 +124,13 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 		if (b)
 			box_discard(b);
 		return NULL;
+	}
+	if (spec->n_seeds) {
+		b->fill = fill_new(spec->seeds, spec->n_seeds);
+		if (!b->fill) {
+			box_discard(b);
+			return NULL;
+		}
 	}
 	b->begin.cmd = c;
 	memcpy(b->rec.command, c->rec.id, sizeof(b->rec.command));
@@ -169,7 +179,9 @@ static struct box *held_new(struct engine *e, const struct caller *who,
 
 	if (!b)
 		return NULL;
-	if (secrets_take(&b->common, &common, NULL)) {
+	b->fill = spec->n_seeds ? fill_new(spec->seeds, spec->n_seeds) : NULL;
+	if (secrets_take(&b->common, &common, NULL) ||
+	    (spec->n_seeds && !b->fill)) {
 		box_discard(b);
 		return NULL;
 	}
@@ -191,11 +203,13 @@ struct from_ask {
 	char snapshot[ID_BYTES_MAX];
 	struct create_spec spec;
 	struct secrets common; /* env */
+	struct seed *seeds;    /* owned */
 };
 
 static void from_ask_free(struct from_ask *a)
 {
 	secrets_finish(&a->common);
+	free(a->seeds);
 	free(a);
 }
 
@@ -254,8 +268,13 @@ static int from_read(struct engine *e, const struct caller *who,
 {
 	const struct command_spec common = {.env = spec->env};
 	struct from_ask *a = calloc(1, sizeof(*a));
+	size_t seeds_bytes = spec->n_seeds * sizeof(*spec->seeds);
 	int rc = a ? secrets_take(&a->common, &common, NULL) : -ENOMEM;
 
+	if (!rc && spec->n_seeds) {
+		a->seeds = malloc(seeds_bytes);
+		rc = a->seeds ? 0 : -ENOMEM;
+	}
 	if (!rc) {
 		a->e = e;
 		a->w = w;
@@ -272,6 +291,9 @@ static int from_read(struct engine *e, const struct caller *who,
 		a->spec.key = a->key;
 		a->spec.snapshot = a->snapshot;
 		a->spec.env = a->common.env_list;
+		if (a->seeds)
+			memcpy(a->seeds, spec->seeds, seeds_bytes);
+		a->spec.seeds = a->seeds;
 		rc = store_snapshot_get(e->store, a->environment, a->graph,
 					a->snapshot, on_from, a);
 	}

@@ -58,6 +58,16 @@ const char *check_header(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+const char *request_header(const struct request *r, const char *name)
+{
+	return r->priv->mhd ? check_header(r->priv->mhd, name) : NULL;
+}
+
+uint64_t request_body_bytes(const struct request *r)
+{
+	return r->priv->mhd ? check_body_length(r->priv->mhd) : 0;
+}
+
 uint64_t check_body_length(struct MHD_Connection *c)
 {
 	const char *length = check_header(c, "Content-Length");
@@ -284,6 +294,8 @@ static int check_query(struct request *r, struct err *e)
 
 enum err_code check_too_large(const struct request *r)
 {
+	if (r->route->flags & ROUTE_STREAM)
+		return ERR_GRAPH_FILE_TOO_LARGE;
 	return r->route->flags & ROUTE_RAW ? ERR_FILE_TOO_LARGE
 					   : ERR_BODY_TOO_LARGE;
 }
@@ -306,7 +318,7 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 		return err_set(e, check_too_large(r), NULL,
 			       "the body has %llu bytes; at most %zu",
 			       (unsigned long long)len, max);
-	if (max && !(r->route->flags & ROUTE_RAW) &&
+	if (max && !(r->route->flags & (ROUTE_RAW | ROUTE_STREAM)) &&
 	    (!type || strncasecmp(type, "application/json", 16) ||
 	     (type[16] && !strchr("; \t", type[16]))))
 		return err_set(e, ERR_MEDIA_TYPE, "Content-Type",
@@ -321,13 +333,11 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 	return 0;
 }
 
-static int check_key(struct request *r, struct MHD_Connection *c, struct err *e)
+int request_key(struct request *r, struct err *e)
 {
-	const char *key = check_header(c, "Idempotency-Key");
+	const char *key = request_header(r, "Idempotency-Key");
 	size_t len = key ? strlen(key) : 0;
 
-	if (!(r->route->flags & ROUTE_IDEMPOTENT))
-		return 0;
 	if (!len)
 		return err_set(e, ERR_MISSING_KEY, "Idempotency-Key", NULL);
 	if (len > IDEMPOTENCY_KEY_BYTES_MAX)
@@ -366,5 +376,7 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	if (query_parse(&r->query, r->priv->raw_query, e) ||
 	    check_caller(r, c, e) || check_query(r, e))
 		return -1;
-	return check_body(r, c, e) || check_key(r, c, e) ? -1 : 0;
+	if (check_body(r, c, e))
+		return -1;
+	return r->route->flags & ROUTE_IDEMPOTENT ? request_key(r, e) : 0;
 }

@@ -86,10 +86,37 @@ static void free_if_done(struct request *r)
 	bytes_finish(&p->reply.body);
 	if (p->reply.stream)
 		stream_unref(p->reply.stream);
+	if (p->reply.file)
+		file_body_unref(p->reply.file);
 	free(r->idempotency_key);
 	free(p->raw_query);
 	free(r->path);
 	free(p);
+}
+
+void request_release(struct request *r)
+{
+	struct request_priv *p = r->priv;
+	struct http_server *s = p->server;
+
+	if (!p->is_held)
+		return;
+	p->is_held = false;
+	r->abandon = NULL;
+	list_remove(&p->node);
+	s->stats.working--;
+	free_if_done(r);
+	http_server_free_if_done(s);
+}
+
+/* Who took the body hears that there will be no more of it. */
+static void sink_cut(struct request *r)
+{
+	const struct body_sink *sink = r->sink;
+
+	r->sink = NULL;
+	sink->cut(r);
+	request_release(r);
 }
 
 void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
@@ -113,25 +140,13 @@ void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
 		http_conn_phase(p->conn, CONN_IDLE);
 	p->conn = NULL;
 	p->mhd = NULL;
-	free_if_done(r);
+	if (r->sink)
+		sink_cut(r);
+	else
+		free_if_done(r);
 }
 
 /* ---- the handler's side ----------------------------------------------- */
-
-void request_release(struct request *r)
-{
-	struct request_priv *p = r->priv;
-	struct http_server *s = p->server;
-
-	if (!p->is_held)
-		return;
-	p->is_held = false;
-	r->abandon = NULL;
-	list_remove(&p->node);
-	s->stats.working--;
-	free_if_done(r);
-	http_server_free_if_done(s);
-}
 
 void request_wake(struct request *r)
 {
@@ -148,6 +163,13 @@ void request_give_up(struct request *r, const struct err *e)
 {
 	struct request_priv *p = r->priv;
 
+	if (r->sink && p->state == REQ_BODY) {
+		reply_set_err(r, e);
+		p->state = REQ_REFUSED;
+		request_wake(r);
+		sink_cut(r);
+		return;
+	}
 	p->is_given_up = true;
 	if (p->reply.stream) {
 		stream_abort(p->reply.stream);
@@ -166,19 +188,13 @@ void request_give_up(struct request *r, const struct err *e)
 
 /* ---- MHD's side ------------------------------------------------------- */
 
-/* `is_framed`: where the body ends is certain. */
-static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
-			      const struct err *e, unsigned allow,
-			      bool is_framed)
+/* The answer is there.  `is_framed`: where the body ends is certain. */
+static enum MHD_Result refused(struct request *r, struct MHD_Connection *c,
+			       bool is_framed)
 {
 	struct request_priv *p = r->priv;
 	uint64_t len = check_body_length(c);
 
-	if (e->code == ERR_NONE)
-		p->reply = (struct reply){.status = 204};
-	else
-		reply_set_err(r, e);
-	route_allow(allow, p->reply.allow, sizeof(p->reply.allow));
 	p->state = REQ_REFUSED;
 	if (is_framed && len <= HTTP_DRAIN_BYTES_MAX &&
 	    !check_header(c, "Expect"))
@@ -186,6 +202,41 @@ static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
 	/* Not to be read to its end: answer now and close. */
 	p->reply.must_close = true;
 	return reply_send(r);
+}
+
+static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
+			      const struct err *e, unsigned allow,
+			      bool is_framed)
+{
+	struct request_priv *p = r->priv;
+
+	if (e->code == ERR_NONE)
+		p->reply = (struct reply){.status = 204};
+	else
+		reply_set_err(r, e);
+	route_allow(allow, p->reply.allow, sizeof(p->reply.allow));
+	return refused(r, c, is_framed);
+}
+
+/* The handler has it, from here until it answers. */
+static void hold(struct request_priv *p)
+{
+	p->is_held = true;
+	p->server->stats.working++;
+	list_append(&p->server->working, &p->node);
+}
+
+/* The handler takes the body, or has refused it. */
+static enum MHD_Result stream_begin(struct request *r, struct MHD_Connection *c)
+{
+	struct request_priv *p = r->priv;
+
+	hold(p);
+	r->route->handler(r);
+	if (p->state == REQ_READY)
+		return refused(r, c, true);
+	p->state = REQ_BODY;
+	return MHD_YES;
 }
 
 static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
@@ -208,6 +259,8 @@ static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
 		return refuse(r, c, &e, 0, false);
 	if (check_head(r, c, &allow, &e))
 		return refuse(r, c, &e, allow, true);
+	if (r->route->flags & ROUTE_STREAM)
+		return stream_begin(r, c);
 	p->state = REQ_BODY;
 	return MHD_YES;
 }
@@ -243,6 +296,40 @@ static void take_body(struct request *r, const char *data, size_t len)
 	}
 }
 
+static void stream_body(struct request *r, const char *data, size_t len)
+{
+	struct request_priv *p = r->priv;
+	uint64_t before = p->n_streamed;
+	struct err e = {0};
+	int rc;
+
+	p->n_streamed += len;
+	if (p->n_streamed / HTTP_BODY_STEP_BYTES !=
+	    before / HTTP_BODY_STEP_BYTES)
+		http_conn_phase(p->conn, CONN_BODY);
+	rc = r->sink->take(r, data, len, &e);
+	if (rc < 0) {
+		r->sink = NULL;
+		stop_reading(r, &e);
+		request_release(r);
+	} else if (rc > 0) {
+		/* The client is not the one that is slow. */
+		http_conn_phase(p->conn, CONN_WORK);
+		p->is_suspended = true;
+		MHD_suspend_connection(p->mhd);
+	}
+}
+
+void request_body_more(struct request *r)
+{
+	struct request_priv *p = r->priv;
+
+	if (!p->is_suspended || p->state != REQ_BODY)
+		return;
+	http_conn_phase(p->conn, CONN_BODY);
+	request_wake(r);
+}
+
 /*
  * A body may hold values of env, which stay nowhere.  `data` is MHD's own
  * buffer of the connection, malloc'ed and not read again once we took it: wiped
@@ -252,7 +339,9 @@ static enum MHD_Result on_body(struct request *r, const char *data, size_t *len)
 {
 	struct request_priv *p = r->priv;
 
-	if (p->state == REQ_BODY)
+	if (p->state == REQ_BODY && r->sink)
+		stream_body(r, data, *len);
+	else if (p->state == REQ_BODY)
 		take_body(r, data, *len);
 	else
 		p->n_drained += *len;
@@ -267,12 +356,17 @@ static enum MHD_Result run(struct request *r)
 {
 	struct request_priv *p = r->priv;
 
+	const struct body_sink *sink = r->sink;
+
 	p->state = REQ_WORKING;
-	p->is_held = true;
-	p->server->stats.working++;
-	list_append(&p->server->working, &p->node);
 	http_conn_phase(p->conn, CONN_WORK);
-	r->route->handler(r);
+	r->sink = NULL;
+	if (sink) {
+		sink->end(r);
+	} else {
+		hold(p);
+		r->route->handler(r);
+	}
 	if (p->state == REQ_READY)
 		return reply_send(r);
 	p->is_suspended = true;

@@ -133,6 +133,13 @@ static const char *const steps[] = {
 	"ALTER TABLE snapshot ADD COLUMN expires_ms INTEGER NOT NULL DEFAULT 0;"
 	"CREATE INDEX snapshot_expires ON snapshot(expires_ms)"
 	"  WHERE expires_ms > 0;",
+
+	/* 3: Files of graphs; `file` had no rows before.  file_bytes: whose are
+	 * the bytes of a hash? */
+	"ALTER TABLE file ADD COLUMN id TEXT NOT NULL DEFAULT '';"
+	"CREATE UNIQUE INDEX file_id ON file(id);"
+	"CREATE INDEX file_graph ON file(environment, graph);"
+	"CREATE INDEX file_bytes ON file(sha256);",
 };
 
 int db_schema_version(void)

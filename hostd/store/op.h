@@ -94,6 +94,8 @@ struct key_row {
 int key_find_row(struct db *db, const struct key_row *k,
 		 struct store_found *ret);
 int key_add_row(struct db *db, const struct key_row *k);
+/* The graph is there from now on. */
+int graph_put(struct db *db, const char *environment, const char *graph);
 /* Cut names would make two keys one. */
 bool begin_fits(const struct store_begin *b);
 
@@ -128,6 +130,7 @@ struct list_op {
 		store_sandboxes_fn sandboxes;
 		store_commands_fn commands;
 		store_snapshots_fn snapshots;
+		store_files_fn files;
 	} fn;
 	void *ctx;
 };

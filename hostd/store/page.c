@@ -42,6 +42,7 @@ static void page_finish(struct store_page *p)
 	drop(&p->cursor);
 	drop(&p->sandbox);
 	drop(&p->template_name);
+	drop(&p->name);
 }
 
 static int page_copy(struct store_page *dst, const struct store_page *src)
@@ -58,6 +59,7 @@ static int page_copy(struct store_page *dst, const struct store_page *src)
 	rc |= copy(&dst->cursor, src->cursor);
 	rc |= copy(&dst->sandbox, src->sandbox);
 	rc |= copy(&dst->template_name, src->template_name);
+	rc |= copy(&dst->name, src->name);
 	if (rc)
 		page_finish(dst);
 	return rc;

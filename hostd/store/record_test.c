@@ -32,6 +32,7 @@ union any {
 	struct key_info key;
 	struct event_rec event;
 	struct snapshot_rec snapshot;
+	struct file_rec file;
 };
 
 static int any_decode(const char *type, union any *r, const void *p, size_t n)
@@ -42,6 +43,8 @@ static int any_decode(const char *type, union any *r, const void *p, size_t n)
 		return command_rec_decode(&r->command, p, n);
 	if (!strcmp(type, "snapshot"))
 		return snapshot_rec_decode(&r->snapshot, p, n);
+	if (!strcmp(type, "file"))
+		return file_rec_decode(&r->file, p, n);
 	if (!strcmp(type, "key"))
 		return key_rec_decode(&r->key, p, n);
 	assert_string_equal(type, "event");
@@ -56,6 +59,8 @@ static int any_encode(const char *type, const union any *r, struct bytes *out)
 		return command_rec_encode(&r->command, out);
 	if (!strcmp(type, "snapshot"))
 		return snapshot_rec_encode(&r->snapshot, out);
+	if (!strcmp(type, "file"))
+		return file_rec_encode(&r->file, out);
 	if (!strcmp(type, "key"))
 		return key_rec_encode(&r->key, out);
 	return event_rec_encode(&r->event, out);
@@ -65,6 +70,8 @@ static void any_finish(const char *type, union any *r)
 {
 	if (!strcmp(type, "command"))
 		command_rec_finish(&r->command);
+	if (!strcmp(type, "file"))
+		file_rec_finish(&r->file);
 }
 
 /* ---- samples ----------------------------------------------------------------
@@ -227,8 +234,8 @@ static void flips_are_harmless(void **state)
 
 static void random_bytes_are_refused(void **state)
 {
-	static const char *const types[] = {"sandbox", "command", "key",
-					    "event", "snapshot"};
+	static const char *const types[] = {"sandbox", "command",  "key",
+					    "event",   "snapshot", "file"};
 	int n = is_long_run() ? 4000000 : 200000;
 	_cleanup_bytes_ struct bytes b = {0};
 	struct command_rec c;
@@ -243,8 +250,8 @@ static void random_bytes_are_refused(void **state)
 			junk[k] = (uint8_t)rand_r(&seed);
 		if (len > 3 && i % 2) /* past the first check */
 			memcpy(junk, "\xb8\x21\x00\x01", 4);
-		if (!any_decode(types[i % 5], &r, junk, len))
-			any_finish(types[i % 5], &r);
+		if (!any_decode(types[i % 6], &r, junk, len))
+			any_finish(types[i % 6], &r);
 	}
 	/* Several bytes of a good one replaced. */
 	good_command(&c);
@@ -361,6 +368,14 @@ static void samples_write(void)
 		.mem_bytes = 90ull << 20,
 		.disk_bytes = 2 << 20,
 		.sums = {.state = {0xab}, .mem = {0xcd}, .disk = {0xef}}};
+	struct file_rec file = {.id = "fil_a1b2",
+				.environment = "env_a",
+				.graph = "main",
+				.sha256 = {0xab},
+				.bytes = 3145728,
+				.uploaded_ms = 1700000000000,
+				.content_type = "text/csv; charset=utf-8",
+				.origin_sandbox = "sbx_a1b2"};
 	struct sandbox_rec s = sandbox_of(1);
 	struct command_rec c = command_of(1);
 	struct bytes b = {0};
@@ -395,6 +410,12 @@ static void samples_write(void)
 	b.len = 0;
 	snapshot_rec_encode(&n, &b);
 	sample_write("snapshot.good.hex", "of a held sandbox, with a name", &b);
+	b.len = 0;
+	bytes_append(&file.name, "r\xc3\xa9sum\xc3\xa9.csv", 12);
+	bytes_append(&file.origin_path, "out/caf\xe9", 8);
+	file_rec_encode(&file, &b);
+	file_rec_finish(&file);
+	sample_write("file.good.hex", "kept from a workspace", &b);
 	bytes_finish(&b);
 }
 

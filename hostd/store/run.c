@@ -100,14 +100,14 @@ static int find_exec(struct db *db, struct store_op *op)
 	return find(db, (struct begin_op *)op);
 }
 
-static int graph_put(struct db *db, const struct sandbox_rec *r)
+int graph_put(struct db *db, const char *environment, const char *graph)
 {
 	struct query q =
 		query(db, "INSERT OR IGNORE INTO graph(environment, name,"
 			  " created_ms, rec) VALUES(?1, ?2, ?3, x'a10001')");
 
-	q_text(&q, r->environment);
-	q_text(&q, r->graph);
+	q_text(&q, environment);
+	q_text(&q, graph);
 	q_int(&q, clock_wall_ms());
 	return q_run(&q);
 }
@@ -120,7 +120,7 @@ static int begin_exec(struct db *db, struct store_op *op)
 
 	if (rc || b->found.is_found)
 		return rc;
-	rc = graph_put(db, &b->sbx);
+	rc = graph_put(db, b->sbx.environment, b->sbx.graph);
 	if (!rc)
 		rc = sandbox_put(db, &b->sbx);
 	if (!rc && b->has_cmd)

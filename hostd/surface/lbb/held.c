@@ -27,7 +27,7 @@ static const struct decode_field create_fields[] = {
 	{"expires_in_seconds", work_expires},
 	{"env", work_env},
 	{"wait_ms", work_wait},
-	{"files", not_yet},
+	{"files", work_files},
 	{"name", not_yet},
 	{"labels", not_yet},
 };
@@ -83,6 +83,8 @@ void lbb_create_held(struct request *r, struct json_span body)
 	spec.idle_seconds = w->idle_seconds;
 	spec.expires_in_seconds = w->expires_in_seconds;
 	spec.env = w->env;
+	spec.seeds = w->seeds;
+	spec.n_seeds = w->n_seeds;
 	spec.wait_ms = w->wait_ms;
 	work_asked(r, engine_sandbox_create(r->services->engine, &r->caller,
 					    &spec, on_created, r, &w->waiter));
