@@ -70,7 +70,8 @@ static int look(struct blobs *b)
 	while (!rc && (d = readdir(dir)))
 		rc = found_add(b, d->d_name);
 	closedir(dir);
-	qsort(b->found, b->n_found, sizeof(*b->found), by_hash);
+	if (b->n_found)
+		qsort(b->found, b->n_found, sizeof(*b->found), by_hash);
 	return rc;
 }
 

@@ -88,7 +88,7 @@ static void on_read(void *ctx, int rc, const uint8_t *data, size_t len)
 		return;
 	if (rc) {
 		graph_file_error(&m->in_err, NULL, m->sha256, m->graph, rc);
-		log_error("files: bytes of %s: %s", m->key, m->in_err.text);
+		log_error("%s import failed: %s", m->sandbox, m->in_err.text);
 		engine_file_give_up(m->filing);
 	} else {
 		/* Else its end is told soon. */

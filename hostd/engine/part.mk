@@ -28,10 +28,11 @@ $(eval $(call program,tests/hostd/blob_test,hostd/blob/blob_test.c \
 # can be moved.
 engine_tests := engine engine_keys engine_life engine_race engine_pool \
 	engine_held engine_held_end engine_stop engine_snapshot \
-	engine_snapshot_keep engine_file
+	engine_snapshot_keep engine_file engine_graph_file engine_fill
 engine_test_srcs := hostd/engine/engine_test_util.c \
 	hostd/engine/engine_snapshot_fake.c hostd/engine/engine_file_fake.c \
 	hostd/engine/engine_held_util.c hostd/engine/engine_snapshot_util.c \
+	hostd/engine/engine_graph_file_util.c \
 	$(filter-out %_test.c %_fuzz.c,$(wildcard hostd/store/*.c)) \
 	$(filter-out hostd/clock.c,$(ENGINE_SRCS)) hostd/clock_movable.c \
 	hostd/image/filehash.c hostd/image/sparse.c \
