@@ -35,10 +35,12 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	hostd/http/listen.c $(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
-http_test_srcs := hostd/http/server_test_util.c $(HTTP_SRCS) \
+http_test_srcs := hostd/http/server_test_util.c \
+	hostd/http/server_test_files.c $(HTTP_SRCS) \
 	$(subst clock.c,clock_movable.c,$(LOOP_SRCS)) $(BASE_SRCS)
-UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test
-$(foreach t,server conn answer,$(eval $(call program,tests/hostd/http_$(t)_test,\
+UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test \
+	tests/hostd/http_stream_test
+$(foreach t,server conn answer stream,$(eval $(call program,tests/hostd/http_$(t)_test,\
 	hostd/http/$(t)_test.c $(http_test_srcs),\
 	-lmicrohttpd -lcrypto $(LOOP_LIBS) -lcmocka)))
 $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 /* Odd: a count times this visits every 64-bit number once. */
 #define REQUEST_ID_STEP ((uint64_t)0x9e3779b97f4a7c15)
@@ -296,6 +297,20 @@ static void take_body(struct request *r, const char *data, size_t len)
 	}
 }
 
+/*
+ * A client that is gone, without all of its body.  libmicrohttpd waits for an
+ * event that may have come together with the last bytes, and then would not
+ * hear of it before the deadline.
+ */
+static bool is_cut_short(const struct request_priv *p)
+{
+	uint64_t all = check_body_length(p->mhd);
+	char c;
+
+	return all != UINT64_MAX && p->n_streamed < all &&
+	       !recv(p->conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
 static void stream_body(struct request *r, const char *data, size_t len)
 {
 	struct request_priv *p = r->priv;
@@ -317,6 +332,8 @@ static void stream_body(struct request *r, const char *data, size_t len)
 		http_conn_phase(p->conn, CONN_WORK);
 		p->is_suspended = true;
 		MHD_suspend_connection(p->mhd);
+	} else if (is_cut_short(p)) {
+		shutdown(p->conn->fd, SHUT_RDWR); /* an event of our own */
 	}
 }
 

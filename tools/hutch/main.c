@@ -56,6 +56,8 @@ static const struct command {
 	{"kill", "end a command, or destroy a sandbox", cmd_kill},
 	{"sandbox", "hold a sandbox: create, exec, run, stop, rm, files",
 	 cmd_sandbox},
+	{"file", "Files of a graph: put, list, get, rm, keep, import",
+	 cmd_file},
 	{"snapshot", "keep what a sandbox is: create, ls, verify, rm",
 	 cmd_snapshot},
 	{"df", "show what takes space, by kind", cmd_df},

@@ -73,7 +73,7 @@ struct verb {
 	const char *template_name, *snapshot, *key, *cwd, *stdin_file, *input,
 		*config;
 	uint64_t memory_mib, vcpus, disk_mib, idle_ms, expires_ms, timeout_ms;
-	struct opt_list env;
+	struct opt_list env, seeds;
 	struct args args;
 	const char *program; /* of exec, for its errors */
 	char made_key[CLI_KEY_BYTES];
@@ -151,6 +151,8 @@ static int create_call(struct verb *v, uint64_t wait_ms, struct answer *a,
 	put_number(&j, "idle_seconds", v->idle_ms / MS_PER_S);
 	put_number(&j, "expires_in_seconds", v->expires_ms / MS_PER_S);
 	rc = source_put_env(&j, &v->env, e);
+	if (!rc)
+		rc = source_put_seeds(&j, &v->seeds, e);
 	json_out_u64(&j, "wait_ms", wait_ms);
 	json_out_end(&j, '}');
 	if (!rc)
@@ -524,6 +526,9 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		 ENGINE_EXPIRES_IN_SECONDS_MIN * MS_PER_S,
 		 (uint64_t)ENGINE_EXPIRES_IN_SECONDS_MAX * MS_PER_S,
 		 "destroy after that, 1m to 7d, default 1h", "create"},
+		{"file", "HASH:PATH", OPT_LIST, &v.seeds, 0, 0,
+		 "a File of the graph (hutch file) in /workspace; many times",
+		 "create"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
 		 "variable; may come many times", "create, exec, run"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,
