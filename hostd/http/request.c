@@ -189,6 +189,13 @@ void request_give_up(struct request *r, const struct err *e)
 
 /* ---- MHD's side ------------------------------------------------------- */
 
+static uint64_t drain_max(const struct request *r)
+{
+	return r->route && r->route->flags & ROUTE_STREAM && *r->environment
+		       ? HTTP_DRAIN_UPLOAD_BYTES_MAX
+		       : HTTP_DRAIN_BYTES_MAX;
+}
+
 /* The answer is there.  `is_framed`: where the body ends is certain. */
 static enum MHD_Result refused(struct request *r, struct MHD_Connection *c,
 			       bool is_framed)
@@ -197,8 +204,7 @@ static enum MHD_Result refused(struct request *r, struct MHD_Connection *c,
 	uint64_t len = check_body_length(c);
 
 	p->state = REQ_REFUSED;
-	if (is_framed && len <= HTTP_DRAIN_BYTES_MAX &&
-	    !check_header(c, "Expect"))
+	if (is_framed && len <= drain_max(r) && !check_header(c, "Expect"))
 		return MHD_YES;
 	/* Not to be read to its end: answer now and close. */
 	p->reply.must_close = true;
@@ -363,7 +369,7 @@ static enum MHD_Result on_body(struct request *r, const char *data, size_t *len)
 	else
 		p->n_drained += *len;
 	explicit_bzero((void *)(uintptr_t)data, *len);
-	if (p->n_drained > HTTP_DRAIN_BYTES_MAX)
+	if (p->n_drained > drain_max(r))
 		return MHD_NO;
 	*len = 0;
 	return MHD_YES;

@@ -47,6 +47,9 @@
 /* A refused body up to this size is read to its end, so that the client gets
  * the answer and may keep the connection. */
 #define HTTP_DRAIN_BYTES_MAX (8u << 20)
+/* The same of an upload whose caller is known: most clients read an answer only
+ * when they have sent everything. */
+#define HTTP_DRAIN_UPLOAD_BYTES_MAX (256u << 20)
 
 struct http_config {
 	const char *listen;	   /* "127.0.0.1:7400", "[::1]:0", "none" */

@@ -114,7 +114,7 @@ static void test_refused(void **state)
 		"GET /cuts HTTP/1.1\r\n" CLOSE);
 	want(read_answer(fd), "503", "refused at the head");
 	assert_non_null(strstr(answer, "{\"cuts\":0}"));
-	/* A large one is not. */
+	/* A large one is not: here nobody knows who calls. */
 	fd = begin("?refuse=head", 20 * MIB);
 	want(read_answer(fd), "503", "Connection: close");
 	fd = dial();
