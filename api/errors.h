@@ -52,6 +52,14 @@
 	  64, 0, "The path cannot be used.")                                   \
 	X(FILE_TOO_LARGE, "sandbox_file_too_large", "invalid_request_error",   \
 	  413, 64, 0, "A read or a write has at most 4 MiB.")                  \
+	X(FILE_CHANGED, "sandbox_file_changed", "invalid_request_error", 409,  \
+	  75, 0, "The file changed while it was kept.")                        \
+	X(GRAPH_FILE_NOT_FOUND, "file_not_found", "invalid_request_error",     \
+	  404, 66, 0, "There is no such File in this graph.")                  \
+	X(GRAPH_FILE_TOO_LARGE, "file_too_large", "invalid_request_error",     \
+	  413, 64, 0, "The File is too large.")                                \
+	X(RANGE, "range_not_satisfiable", "invalid_request_error", 416, 64, 0, \
+	  "The File has no bytes in this range.")                              \
 	X(DISK_FULL, "sandbox_disk_full", "invalid_request_error", 409, 69, 0, \
 	  "The sandbox's disk is full.")                                       \
 	X(TEMPLATE_NOT_FOUND, "sandbox_template_not_found",                    \

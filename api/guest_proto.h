@@ -75,6 +75,8 @@
 /* Of a write in one frame; of a read in one frame. */
 #define GP_FILE_PIECE_BYTES_MAX (192u << 10)
 #define GP_FILE_DATA_BYTES_MAX	(48u << 10)
+/* What tells one state of a file from another. */
+#define GP_FILE_STAMP_BYTES 32
 /* For the kernel's generator: of PREPARE and of BIND. */
 #define GP_ENTROPY_BYTES 64
 
@@ -260,6 +262,10 @@ enum gp_file_done_key {
 	GP_DONE_ERROR = 2,
 	GP_DONE_SIZE = 3, /* of the file that was read or written */
 	GP_DONE_MORE = 4, /* bool: names follow those of the list */
+	/* bytes: of the file that was read, the same before and after; absent:
+	 * it changed meanwhile, or did so just before.  Reads with one stamp
+	 * are of one state of one file. */
+	GP_DONE_STAMP = 5,
 };
 enum gp_kill_key {
 	GP_KILL_GRACE_MS = 1 /* TERM first, KILL after; 0 = KILL */

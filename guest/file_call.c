@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WORKSPACE	  FILE_WORKSPACE
@@ -85,6 +86,30 @@ static int open_again(int fd, int flags)
 	return ret < 0 ? -errno : ret;
 }
 
+/*
+ * The clock that times come from moves with the kernel's tick.  While it shows
+ * the moment of the last change, another one could have the same time: then
+ * nothing can be told.
+ */
+static bool stamp_take(int fd, struct file_stamp *ret)
+{
+	struct timespec now;
+	struct stat st;
+
+	if (fstat(fd, &st) || clock_gettime(CLOCK_REALTIME_COARSE, &now))
+		return false;
+	*ret = (struct file_stamp){
+		.inode = st.st_ino,
+		.size = (uint64_t)st.st_size,
+		.ctime_ns = st.st_ctim.tv_sec * (int64_t)NS_PER_S +
+			    st.st_ctim.tv_nsec,
+		.mtime_ns = st.st_mtim.tv_sec * (int64_t)NS_PER_S +
+			    st.st_mtim.tv_nsec,
+	};
+	return st.st_ctim.tv_sec != now.tv_sec ||
+	       st.st_ctim.tv_nsec != now.tv_nsec;
+}
+
 static int read_begin(struct file_call *c)
 {
 	struct statx st;
@@ -101,9 +126,11 @@ static int read_begin(struct file_call *c)
 	if (c->is_whole && st.stx_size > c->limit)
 		return -EFBIG;
 	rc = open_again(c->folder, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-	if (rc >= 0)
-		c->fd = rc;
-	return rc < 0 ? rc : 0;
+	if (rc < 0)
+		return rc;
+	c->fd = rc;
+	c->has_stamp = stamp_take(c->fd, &c->stamp_before);
+	return 0;
 }
 
 /*
@@ -147,7 +174,6 @@ static void step_read(struct file_call *c)
 	size_t want = left < GP_FILE_PIECE_BYTES_MAX ? (size_t)left
 						     : GP_FILE_PIECE_BYTES_MAX;
 	int rc = c->is_begun ? 0 : read_begin(c);
-	struct stat st;
 	ssize_t n = 0;
 
 	c->is_begun = true;
@@ -166,8 +192,13 @@ static void step_read(struct file_call *c)
 	if (!rc && c->moved < c->limit && c->piece_len == want)
 		return; /* and another */
 	/* As it is now; what was read is of it in any case. */
-	if (!rc && !fstat(c->fd, &st))
-		c->total = (uint64_t)st.st_size;
+	if (!rc) {
+		c->stamp.size = c->total;
+		stamp_take(c->fd, &c->stamp);
+		c->has_stamp &=
+			!memcmp(&c->stamp, &c->stamp_before, sizeof(c->stamp));
+		c->total = c->stamp.size;
+	}
 	if (c->moved && c->total < c->offset + c->moved)
 		c->total = c->offset + c->moved;
 	file_call_done(c, rc);

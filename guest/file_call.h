@@ -23,6 +23,7 @@
 
 #include "guest_proto.h"
 #include "wire.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,14 @@ struct file_entry {
 	uint8_t name_len; /* 0 = the path itself */
 	uint64_t size, mtime_ms;
 };
+
+/* What a file is at a moment: another one, or bytes written to it, is another
+ * stamp, unless the clock did not move between. */
+struct file_stamp {
+	uint64_t inode, size;
+	int64_t ctime_ns, mtime_ns;
+};
+static_assert(sizeof(struct file_stamp) == GP_FILE_STAMP_BYTES, "wire");
 
 /* One piece of a file, or the names of a listing: never both. */
 union file_room {
@@ -69,6 +78,9 @@ struct file_call {
 	enum gp_file_how how;
 	char error[GP_TEXT_BYTES_MAX];
 	uint64_t total; /* size of the file */
+	/* Of what is read: now, and when it was opened. */
+	bool has_stamp;
+	struct file_stamp stamp, stamp_before;
 	struct file_entry entries[GP_FILE_ENTRIES_MAX];
 	uint16_t order[GP_FILE_ENTRIES_MAX]; /* into names and entries */
 	size_t n_entries;

@@ -95,8 +95,9 @@ static void tell_done(struct guest *g, uint64_t number, enum gp_file_how how,
 	struct writer w = {.out = &b};
 	bool is_ok = how == GP_FILE_OK;
 	bool has_more = is_ok && files.call.has_more;
+	bool has_stamp = is_ok && files.call.has_stamp;
 
-	wire_put_map(&w, 2u + has_more);
+	wire_put_map(&w, 2u + has_more + has_stamp);
 	wire_put_uint(&w, GP_DONE_HOW, how);
 	if (is_ok)
 		wire_put_uint(&w, GP_DONE_SIZE, files.call.total);
@@ -104,6 +105,9 @@ static void tell_done(struct guest *g, uint64_t number, enum gp_file_how how,
 		wire_put_text(&w, GP_DONE_ERROR, error);
 	if (has_more)
 		wire_put_bool(&w, GP_DONE_MORE, true);
+	if (has_stamp)
+		wire_put_bytes(&w, GP_DONE_STAMP, &files.call.stamp,
+			       sizeof(files.call.stamp));
 	if (!w.rc)
 		link_send(&g->link, GP_FILE_DONE, number, &b);
 }

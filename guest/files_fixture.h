@@ -19,7 +19,8 @@ struct got {
 	enum gp_file_how how;
 	char error[GP_TEXT_BYTES_MAX + 1];
 	uint64_t size;
-	bool has_more;
+	bool has_more, has_stamp;
+	uint8_t stamp[GP_FILE_STAMP_BYTES];
 	struct bytes data;
 	char names[8192]; /* "name:type:size " each */
 	size_t n_entries, n_pieces;
@@ -47,6 +48,7 @@ static const struct wire_rule done_rules[] = {
 	{GP_DONE_ERROR, WIRE_TEXT, false, "error"},
 	{GP_DONE_SIZE, WIRE_UINT, false, "size"},
 	{GP_DONE_MORE, WIRE_BOOL, false, "more"},
+	{GP_DONE_STAMP, WIRE_BYTES, false, "stamp"},
 };
 
 static uint64_t number = 100;
@@ -156,6 +158,12 @@ static void finish(struct fixture *f, const struct ask *a, struct got *got,
 	got->how = (enum gp_file_how)m.v[GP_DONE_HOW].u;
 	got->size = m.v[GP_DONE_SIZE].u;
 	got->has_more = m.v[GP_DONE_MORE].u;
+	got->has_stamp = m.v[GP_DONE_STAMP].is_set;
+	if (got->has_stamp) {
+		assert_int_equal(m.v[GP_DONE_STAMP].s.len, sizeof(got->stamp));
+		memcpy(got->stamp, m.v[GP_DONE_STAMP].s.data,
+		       sizeof(got->stamp));
+	}
 	snprintf(got->error, sizeof(got->error), "%.*s",
 		 (int)m.v[GP_DONE_ERROR].s.len,
 		 m.v[GP_DONE_ERROR].s.data

@@ -160,6 +160,64 @@ static void links_within(void **state)
 	assert_string_equal(got.names, "data:1:3 sub:2:0 up:3:0 ");
 }
 
+static struct got stamp_of(struct fixture *f, const char *name)
+{
+	struct got got =
+		call(f, (struct ask){.op = GP_FILE_READ, .path = name});
+
+	assert_int_equal(got.how, GP_FILE_OK);
+	return got;
+}
+
+static void overwrite(const char *name, char c)
+{
+	int fd = open(at(name), O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, &c, 1, 0), 1);
+	close(fd);
+}
+
+/* Reads with one stamp are of one state. */
+static void stamps(void **state)
+{
+	struct fixture *f = *state;
+	struct got a, b;
+
+	assert_int_equal(put(f, "s", "abc"), GP_FILE_OK);
+	usleep(50000);
+	a = stamp_of(f, "s");
+	b = stamp_of(f, "s");
+	assert_true(a.has_stamp && b.has_stamp);
+	assert_memory_equal(a.stamp, b.stamp, sizeof(a.stamp));
+	overwrite("s", 'x');
+	usleep(50000);
+	b = stamp_of(f, "s");
+	assert_true(b.has_stamp);
+	assert_memory_not_equal(a.stamp, b.stamp, sizeof(a.stamp));
+	/* Another file of the same bytes. */
+	assert_int_equal(put(f, "s", "xbc"), GP_FILE_OK);
+	usleep(50000);
+	a = stamp_of(f, "s");
+	assert_memory_not_equal(a.stamp, b.stamp, sizeof(a.stamp));
+	/* Within one tick of the clock, too. */
+	for (int i = 0; i < 300; i++) {
+		overwrite("s", (char)('a' + i % 2));
+		a = stamp_of(f, "s");
+		overwrite("s", (char)('b' - i % 2));
+		b = stamp_of(f, "s");
+		assert_int_not_equal(a.data.data[0], b.data.data[0]);
+		if (a.has_stamp && b.has_stamp)
+			assert_memory_not_equal(a.stamp, b.stamp,
+						sizeof(a.stamp));
+		bytes_finish(&a.data);
+		bytes_finish(&b.data);
+	}
+	/* Only of a read. */
+	a = call(f, (struct ask){.op = GP_FILE_LIST, .path = "s"});
+	assert_false(a.has_stamp);
+}
+
 /* Nobody at the other end of a FIFO notices anything. */
 static void no_file(void **state)
 {
@@ -425,6 +483,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(out_of_the_workspace),
 		cmocka_unit_test(links_within),
+		cmocka_unit_test(stamps),
 		cmocka_unit_test(no_file),
 		cmocka_unit_test(pages),
 		cmocka_unit_test(large),

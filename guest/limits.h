@@ -71,5 +71,6 @@
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define NS_PER_MS    1000000ull
+#define NS_PER_S     1000000000ull
 
 #endif

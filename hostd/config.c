@@ -53,6 +53,8 @@ static const struct setting settings[] = {
 	NUMBER(disk_reserve_mib, 0, 1ull << 30, "disk to leave free, MiB"),
 	NUMBER(snapshots_max_mib, 0, 1ull << 30, "all snapshots, MiB; 0 = any"),
 	NUMBER(stopped_max_mib, 0, 1ull << 30, "stopped ones, MiB; 0 = any"),
+	NUMBER(files_max_mib, 0, 1ull << 30, "Files of graphs, MiB; 0 = any"),
+	NUMBER(file_max_mib, 1, 1ull << 20, "one File, MiB"),
 	NUMBER(pool_max, 0, 64, "VMs that wait for a run; 0 = none"),
 	NUMBER(pool_idle_seconds, 1, 86400, "until one fewer waits unused"),
 	POOL(pool_python, "of lbb/python that always wait: 2 1x512:1"),
@@ -136,6 +138,8 @@ int config_defaults(struct config *c, const char *exe_dir, struct err *e)
 	c->disk_reserve_mib = 1024;
 	c->snapshots_max_mib = 32768;
 	c->stopped_max_mib = 32768;
+	c->files_max_mib = 32768;
+	c->file_max_mib = 1024;
 	c->uid_base = 64000;
 	c->pool_max = 4;
 	c->pool_idle_seconds = 300;

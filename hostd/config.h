@@ -33,6 +33,7 @@ struct config {
 	uint64_t graph_places, environment_places;
 	uint64_t ram_budget_mib, disk_reserve_mib;
 	uint64_t snapshots_max_mib, stopped_max_mib;
+	uint64_t files_max_mib, file_max_mib;
 	uint64_t uid_base;
 	uint64_t drain_seconds;
 	bool is_confined, is_metrics_open;

@@ -288,6 +288,8 @@ static int start_vms(struct daemon *d, struct err *e)
 		.disk_reserve_bytes = c->disk_reserve_mib << 20,
 		.snapshots_max_bytes = c->snapshots_max_mib << 20,
 		.stopped_max_bytes = c->stopped_max_mib << 20,
+		.files_max_bytes = c->files_max_mib << 20,
+		.file_max_bytes = c->file_max_mib << 20,
 		.state_dir = c->state_dir,
 		.node = c->node,
 		.pool_max = (uint32_t)c->pool_max,

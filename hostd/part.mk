@@ -5,10 +5,12 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c conn.c server.c request.c inner.c check.c reply.c)
+	auth.c wrong_keys.c listen.c conn.c server.c request.c inner.c check.c \
+	reply.c reply_file.c range.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
 	held.c naming.c update.c encode.c sandboxes.c snapshots.c files.c \
-	commands.c logs.c templates.c service.c errors_page.c)
+	paths.c graph_files.c work_files.c commands.c logs.c templates.c \
+	service.c errors_page.c)
 MCP_SRCS := $(addprefix hostd/surface/mcp/,rpc.c methods.c tools.c args.c \
 	call.c shape.c ask.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
@@ -36,42 +38,48 @@ $(eval $(call program,tests/hostd/canon_test,hostd/http/canon_test.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/config_test,hostd/config_test.c \
 	hostd/http/listen.c $(CONFIG_SRCS) $(BASE_SRCS),-lcmocka))
-http_test_srcs := hostd/http/server_test_util.c $(HTTP_SRCS) \
+http_test_srcs := hostd/http/server_test_util.c \
+	hostd/http/server_test_files.c $(HTTP_SRCS) \
 	$(subst clock.c,clock_movable.c,$(LOOP_SRCS)) $(BASE_SRCS)
 UNIT_TESTS += tests/hostd/http_conn_test tests/hostd/http_answer_test \
-	tests/hostd/http_inner_test
-$(foreach t,server conn answer inner,$(eval $(call program,tests/hostd/http_$(t)_test,\
+	tests/hostd/http_inner_test tests/hostd/http_stream_test
+$(foreach t,server conn answer inner stream,$(eval $(call program,tests/hostd/http_$(t)_test,\
 	hostd/http/$(t)_test.c $(http_test_srcs),\
 	-lmicrohttpd -lcrypto $(LOOP_LIBS) -lcmocka)))
 $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 	hostd/http/canon.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -ljansson))
 
+work_files_srcs := hostd/surface/lbb/work_files.c hostd/engine/file_path.c \
+	hostd/image/filehash.c hostd/image/sparse.c
 UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
 $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
-	hostd/http/canon.c hostd/http/route.c \
+	$(work_files_srcs) hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka \
 	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
 UNIT_TESTS += tests/hostd/held_test
 $(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
 	$(addprefix hostd/surface/lbb/,decode.c work.c naming.c) \
-	hostd/http/canon.c hostd/http/route.c \
+	$(work_files_srcs) hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/encode_test,\
-	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
+	hostd/surface/lbb/encode_test.c hostd/surface/lbb/paths.c \
+	hostd/engine/file_path.c hostd/http/query.c hostd/store/record.c \
+	$(JSON_SRCS) \
 	$(BASE_SRCS),-lcmocka))
 
 UNIT_TESTS += tests/hostd/templates_test
 $(eval $(call program,tests/hostd/templates_test,\
 	hostd/surface/lbb/templates_test.c $(addprefix hostd/surface/lbb/,\
 	decode.c work.c naming.c encode.c sandboxes.c) hostd/store/record.c \
+	hostd/surface/lbb/paths.c $(work_files_srcs) \
 	$(addprefix hostd/http/,canon.c route.c query.c) \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/files_test
 $(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \
-	hostd/engine/file_path.c hostd/http/query.c $(JSON_SRCS) \
-	$(BASE_SRCS),-lcrypto -lcmocka))
+	hostd/surface/lbb/paths.c hostd/engine/file_path.c hostd/http/query.c \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
 $(eval $(call program,tests/hostd/wrong_keys_test,\

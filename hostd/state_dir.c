@@ -37,6 +37,7 @@ static const char *const own_names[] = {
 	"listen*",
 	"admin.sock",
 	"hutch.db*",
+	"files",   /* bytes of Files of graphs (blob/) */
 	"stopped", /* memory and disks of stopped sandboxes */
 	"vm",
 	"start.lock",

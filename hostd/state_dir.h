@@ -6,6 +6,7 @@
  *   request.key  HMAC key of request hashes (http/canon.h), made once
  *   listen       ADDR:PORT in use; not there while none is
  *   admin.sock   for the hutch command
+ *   files        bytes of Files of graphs
  *   *.db         the store's          vm/  disks of running VMs: the link's
  */
 #ifndef HUTCHD_STATE_DIR_H

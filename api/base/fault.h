@@ -85,6 +85,18 @@ enum fault_side { FAULT_OF_HUTCHD, FAULT_OF_VMM };
 	F(HUTCHD, SNAP_DELETED, "snap.deleted") /* the record */               \
 	F(HUTCHD, REMOVE_PART, "remove.part") /* a file of its folder */       \
 	F(HUTCHD, SNAP_REMOVED, "snap.removed") /* all of them */              \
+	/* a File comes to a graph (blob/, engine/), and goes */               \
+	F(HUTCHD, FILE_SEALED, "file.sealed") /* whole, without a name */      \
+	F(HUTCHD, FILE_LINKED, "file.linked") /* before the fsync of that */   \
+	F(HUTCHD, FILE_NAMED, "file.named")                                   \
+	F(HUTCHD, FILE_WRITE, "file.write") /* the record */                   \
+	F(HUTCHD, FILE_WRITTEN, "file.written")                                \
+	F(HUTCHD, FILE_DELETED, "file.deleted") /* the record */               \
+	F(HUTCHD, FILE_REMOVED, "file.removed") /* and the bytes */            \
+	/* one comes into a workspace */                                       \
+	F(HUTCHD, IMPORT_DONE, "import.done") /* the guest has it */           \
+	F(HUTCHD, IMPORT_WRITTEN, "import.written") /* its key */              \
+	F(HUTCHD, FILL_DONE, "fill.done") /* all Files of a new sandbox */     \
 	/* a template's snapshot is made (maker.c, cache.c) */                 \
 	F(HUTCHD, MAKE_DISK, "make.disk")                                      \
 	F(HUTCHD, MAKE_BOOTED, "make.booted")                                  \

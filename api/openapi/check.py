@@ -46,7 +46,9 @@ def from_document(doc):
     for path, item in doc["paths"].items():
         for method, op in item.items():
             params = [resolve(doc, p) for p in op.get("parameters", [])]
-            headers = {p["name"] for p in params if p["in"] == "header"}
+            # One that is not required is the handler's to ask for.
+            headers = {p["name"] for p in params
+                       if p["in"] == "header" and p.get("required")}
             auth = "admin" if op.get("x-admin") else (
                 "none" if op.get("security") == [] else "key")
             rows[method.upper(), path] = {

@@ -201,6 +201,8 @@ static void write_first(struct begin *g)
 
 static int begin_admit(struct begin *g)
 {
+	if (g->makes_box && fill_check(g->box, &g->refusal))
+		return -1;
 	return g->makes_box ? admit(g->box->e, g->box, &g->refusal)
 			    : admit_command(g->cmd, &g->refusal);
 }

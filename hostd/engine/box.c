@@ -221,6 +221,7 @@ void box_discard(struct box *b)
 	list_for_each_safe(n, tmp, &b->cmds)
 		cmd_discard(container_of(n, struct cmd, node));
 	secrets_finish(&b->common);
+	fill_free(b->fill);
 	list_remove(&b->node);
 	free(b);
 }

@@ -17,6 +17,7 @@ void engine_op_begin(struct engine *e)
 
 static void engine_free(struct engine *e)
 {
+	blobs_close(e->blobs);
 	free(e->state_dir);
 	free(e);
 }
@@ -63,6 +64,8 @@ static int configure(struct engine *e, const struct engine_config *cfg,
 	e->disk_reserve_bytes = cfg->disk_reserve_bytes;
 	e->snapshots_max_bytes = cfg->snapshots_max_bytes;
 	e->stopped_max_bytes = cfg->stopped_max_bytes;
+	e->files_max_bytes = cfg->files_max_bytes;
+	e->file_max_bytes = cfg->file_max_bytes;
 	e->state_dir = strdup(cfg->state_dir);
 	return e->state_dir ? 0 : err_set(err, ERR_INTERNAL, NULL, "no memory");
 }
@@ -82,10 +85,13 @@ int engine_create(struct engine **ret, struct loop *loop, struct store *store,
 	list_init(&e->boxes);
 	list_init(&e->waiters);
 	list_init(&e->snaps);
+	list_init(&e->intakes);
+	list_init(&e->moves);
 	snaps_expiry_init(e);
 	pool_begin(&e->pool);
 	boot_id_read(e->boot_id);
-	if (configure(e, cfg, err) || pool_open(e, cfg, err)) {
+	if (configure(e, cfg, err) || graph_files_load(e, err) ||
+	    pool_open(e, cfg, err)) {
 		pool_close(e);
 		engine_free(e);
 		return -1;
@@ -149,6 +155,7 @@ void engine_destroy(struct engine *e)
 	engine_op_begin(e);
 	pool_close(e);
 	snaps_end(e);
+	moves_end(e);
 	snap_verify_end(e);
 	loop_timer_stop(e->loop, &e->snap_expiry);
 	err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
@@ -211,6 +218,8 @@ void engine_stats(const struct engine *e, struct engine_stats *ret)
 		.snapshots_expired = e->snap_stats.n_expired,
 		.snapshots_us = e->snap_stats.us,
 		.snapshots_paused_us = e->snap_stats.paused_us,
+		.files = blobs_count(e->blobs),
+		.files_bytes = blobs_bytes(e->blobs),
 	};
 	pool_held(e, &ret->pool_ram_bytes, &ret->pool_disk_bytes);
 	for (struct list *n = e->pool.classes.next; n != &e->pool.classes;

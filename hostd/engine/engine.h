@@ -49,6 +49,11 @@ struct engine;
 #define ENGINE_COMMANDS_RUNNING_MAX 8
 #define ENGINE_COMMANDS_WAITING_MAX 32
 #define ENGINE_FILES_WAITING_MAX    32
+/* Files of graphs: uploads at once; those that a sandbox begins with. */
+#define ENGINE_UPLOADS_MAX	  64
+#define ENGINE_FILES_AT_START_MAX 64
+/* What a workspace takes, or gives, in a second, at the least. */
+#define ENGINE_FILE_BYTES_PER_S (64u << 10)
 /* Of a call on files: what the guest may take, and until it is answered; under
  * the 120 s after which clients call it lost. */
 #define ENGINE_FILE_TIMEOUT_MS 75000
@@ -69,6 +74,8 @@ struct engine_config {
 	uint64_t disk_reserve_bytes; /* free space never to be used */
 	/* That the files of all may take; 0 = what the disk has. */
 	uint64_t snapshots_max_bytes, stopped_max_bytes;
+	/* Of all Files of graphs, 0 = what the disk has; of one. */
+	uint64_t files_max_bytes, file_max_bytes;
 	const char *state_dir;
 	const char *node; /* 4 characters of [0-9a-z] in every id */
 	/* VMs that wait for a run; pool_max 0 = none at all. */
@@ -97,6 +104,13 @@ struct caller {
 	bool is_enabled;
 };
 
+/* A File of the graph that is copied into the workspace before anything runs
+ * there. */
+struct seed {
+	struct file_ref file;
+	struct file_path path;
+};
+
 struct run_spec {
 	const char *key; /* Idempotency-Key, checked by the surface */
 	uint8_t request_hash[HASH_BYTES]; /* HMAC of the canonical request */
@@ -108,6 +122,8 @@ struct run_spec {
 	struct limits limits;	/* each 0 = template's, or 1, 1024, 4096 */
 	uint32_t timeout_ms;	/* 0 = the template's, or the default */
 	const char *const *env; /* "NAME=value", NULL terminated or NULL */
+	const struct seed *seeds;
+	size_t n_seeds;
 	uint32_t wait_ms;
 };
 
@@ -124,6 +140,8 @@ struct create_spec {
 	const char *const *env;			   /* of all its commands */
 	/* Printable ASCII; labels: a JSON object of strings.  NULL = none. */
 	const char *name, *labels;
+	const struct seed *seeds;
+	size_t n_seeds;
 	uint32_t wait_ms;
 };
 
@@ -309,6 +327,10 @@ struct file_spec {
 	/* Of a write; borrowed until it is answered or abandoned. */
 	const void *data;
 	size_t data_len;
+	/* Of a write without data: so many bytes, which `piece` asks for, the
+	 * next `len` of them: engine_file_piece, or abandon it. */
+	uint64_t more;
+	void (*piece)(void *ctx, size_t len);
 };
 
 struct file_entry {
@@ -326,7 +348,8 @@ struct file_result {
 	bool has_more;
 	const uint8_t *data;
 	size_t data_len;
-	uint64_t size; /* of the file */
+	uint64_t size;	      /* of the file */
+	const uint8_t *stamp; /* of a read: its state; NULL = it changes */
 };
 
 struct filing; /* a pending call; valid until its callback ran */
@@ -342,6 +365,94 @@ int engine_file(struct engine *e, const struct caller *who,
 		struct filing **ret);
 /* No callback any more, and the data of a write is gone. */
 void engine_file_abandon(struct engine *e, struct filing *f);
+
+/* What `piece` asked for.  -errno: the VM does not want it any more; the end of
+ * the call follows. */
+int engine_file_piece(struct filing *f, const void *data, size_t len);
+/* There are no more: the file is not written, and the end of the call says so.
+ */
+void engine_file_give_up(struct filing *f);
+
+/* ---- Files of graphs (upload.c, move.c, graph_file.c) ---- */
+
+/* The record as it is now; is_new: the graph had not these bytes before. */
+typedef void (*engine_kept_fn)(void *ctx, const struct err *e,
+			       const struct file_rec *r, bool is_new);
+
+struct upload;
+struct upload_spec {
+	const char *name, *content_type; /* NULL: not given */
+	uint64_t bytes;			 /* UINT64_MAX = not known */
+};
+typedef void (*engine_upload_room_fn)(void *ctx);
+/* -1 with `err`: refused.  `fn` is called once, after engine_upload_end. */
+int engine_upload_begin(struct engine *e, const struct caller *who,
+			const struct upload_spec *spec,
+			engine_upload_room_fn room, engine_kept_fn fn,
+			void *ctx, struct upload **ret, struct err *err);
+/* Copies.  -1 with `err`: it cannot go on, and is to be aborted. */
+int engine_upload_write(struct upload *u, const void *data, size_t len,
+			struct err *err);
+/* The disk is behind: `room` is called when it is not, or when something went
+ * wrong, which the next write tells. */
+bool engine_upload_is_full(const struct upload *u);
+int engine_upload_end(struct upload *u, struct err *err);
+/* No callback any more. */
+void engine_upload_abort(struct upload *u);
+
+/*
+ * Keep: a file of a held sandbox becomes a File of the graph.  Import: the
+ * other way round, whole or not at all.  Each by its key, and to its end,
+ * whoever waits for it: calls with the same key wait for the same one.  `fn` is
+ * called once, never from within.  -ENOMEM: it will not be called.
+ */
+struct keep_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *sandbox;
+	const struct file_path *path;
+	const char *name; /* NULL: the last one of the path */
+};
+struct import_spec {
+	const char *key;
+	uint8_t request_hash[HASH_BYTES];
+	const char *sandbox;
+	const struct file_path *path;
+	uint8_t sha256[HASH_BYTES];
+};
+typedef void (*engine_imported_fn)(void *ctx, const struct err *e,
+				   uint64_t bytes);
+struct move_ask; /* a pending call; valid until its callback ran */
+int engine_keep(struct engine *e, const struct caller *who,
+		const struct keep_spec *spec, engine_kept_fn fn, void *ctx,
+		struct move_ask **ret);
+int engine_import(struct engine *e, const struct caller *who,
+		  const struct import_spec *spec, engine_imported_fn fn,
+		  void *ctx, struct move_ask **ret);
+void engine_move_abandon(struct move_ask *a);
+
+typedef void (*engine_graph_file_fn)(void *ctx, const struct err *e,
+				     const struct file_rec *r);
+typedef void (*engine_graph_files_fn)(void *ctx, const struct err *e,
+				      const struct file_rec *r, size_t n,
+				      bool has_more);
+/* fd: its bytes, to be read; the callee's. */
+typedef void (*engine_graph_open_fn)(void *ctx, const struct err *e,
+				     const struct file_rec *r, int fd);
+int engine_graph_file_get(struct engine *e, const struct caller *who,
+			  const uint8_t sha256[HASH_BYTES],
+			  engine_graph_file_fn fn, void *ctx);
+int engine_graph_file_open(struct engine *e, const struct caller *who,
+			   const uint8_t sha256[HASH_BYTES],
+			   engine_graph_open_fn fn, void *ctx);
+/* Its bytes are removed when no graph has them any more. */
+int engine_graph_file_delete(struct engine *e, const struct caller *who,
+			     const uint8_t sha256[HASH_BYTES],
+			     engine_graph_file_fn fn, void *ctx);
+/* page.name: of this name only; page.cursor: seq of the last one. */
+int engine_graph_file_list(struct engine *e, const struct caller *who,
+			   const struct store_page *p, engine_graph_files_fn fn,
+			   void *ctx);
 
 /* Bytes [offset, offset+limit) of a stream as far as they are kept. */
 struct log_slice {
@@ -376,6 +487,8 @@ struct engine_stats {
 	 * of the taken ones, and for how long VMs stood still for them. */
 	uint64_t snapshots_taken, snapshots_failed, snapshots_expired;
 	uint64_t snapshots_us, snapshots_paused_us;
+	/* Files of graphs, each hash once. */
+	uint64_t files, files_bytes;
 };
 void engine_stats(const struct engine *e, struct engine_stats *ret);
 

@@ -22,6 +22,16 @@ int vm_file(struct vm *vm, uint64_t number, const struct vm_file *f)
 	return 0;
 }
 
+int vm_file_piece(struct vm *vm, uint64_t number, const void *data, size_t len)
+{
+	assert_false(vm->is_destroyed);
+	assert_int_equal(number, vm->file_number);
+	assert_int_equal(len, vm->awaited);
+	vm->awaited = 0;
+	bytes_append(&vm->file_bytes, data, len);
+	return 0;
+}
+
 void vm_file_give_up(struct vm *vm)
 {
 	assert_false(vm->is_destroyed);

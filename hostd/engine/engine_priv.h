@@ -2,6 +2,7 @@
 #ifndef HUTCHD_ENGINE_PRIV_H
 #define HUTCHD_ENGINE_PRIV_H
 
+#include "../blob/blob.h"
 #include "../link/snapshot.h"
 #include "../loop.h"
 #include "engine.h"
@@ -34,6 +35,10 @@ struct engine {
 	uint32_t graph_places, environment_places;
 	uint64_t ram_budget_bytes, disk_reserve_bytes;
 	uint64_t snapshots_max_bytes, stopped_max_bytes;
+	uint64_t files_max_bytes, file_max_bytes;
+	struct blobs *blobs; /* owned */
+	struct list intakes, moves;
+	unsigned n_uploads;
 	char *state_dir; /* owned */
 	char node[NODE_BYTES + 1];
 	char boot_id[40];
@@ -138,6 +143,7 @@ struct box {
 	bool has_files;	       /* it was stopped once: they are removed */
 	struct snap *snap;     /* being taken of it; stop and resume wait */
 	struct snapshot_from from; /* that it begins from; id "" = none */
+	struct fill *fill;	   /* owned: Files that it begins with */
 	struct list waiters;	   /* of the sandbox and of its commands */
 	struct loop_timer expiry, retry, idle;
 	struct loop_timer note; /* starts are to be written, commands given */
@@ -329,8 +335,117 @@ void box_on_file_entry(struct box *b, uint64_t number,
 		       const struct vm_file_entry *e);
 void box_on_file_data(struct box *b, uint64_t number, const uint8_t *data,
 		      size_t len);
+void box_on_file_more(struct box *b, uint64_t number, size_t len);
 void box_on_file_done(struct box *b, uint64_t number,
 		      const struct vm_file_end *end);
+/* What the guest said of a call on `path`. */
+void file_end_error(struct err *err, const struct file_path *path,
+		    uint32_t limit, const struct vm_file_end *end);
+/* That a call of so many bytes may take in a VM. */
+uint32_t file_timeout_ms(uint64_t bytes);
+
+/* ---- fill.c: Files of the graph that a sandbox begins with ----------------
+ */
+
+/* A copy; NULL = no memory.  Owned by the box that it is given to. */
+struct fill *fill_new(const struct seed *seeds, size_t n);
+void fill_free(struct fill *f); /* NULL does nothing */
+/* Opened, before the first record; then begin_start. */
+void fill_open(struct box *b);
+/* One cannot be had: -1 with `err`. */
+int fill_check(const struct box *b, struct err *err);
+/* The VM has its identity.  True: wait, box_filled or box_not_filled comes. */
+bool fill_start(struct box *b);
+bool fill_has_call(const struct box *b, uint64_t number);
+void fill_on_more(struct box *b, size_t len);
+void fill_on_done(struct box *b, const struct vm_file_end *end);
+/* live.c */
+void box_filled(struct box *b);
+void box_not_filled(struct box *b, const char *why);
+
+/* ---- intake.c: a File on its way into a graph -----------------------------
+ */
+
+struct intake {
+	struct list node; /* in engine.intakes, while it takes */
+	struct engine *e;
+	struct blob_writer *w;
+	uint64_t promised_bytes;
+	struct file_rec rec; /* the owner's; hash, size, id and time are set */
+	bool has_key;
+	struct store_begin key; /* borrows from the owner */
+	void (*room)(void *ctx);
+	/* Once after intake_end, and the last. */
+	void (*done)(void *ctx, const struct err *err,
+		     const struct store_found *f, bool is_new,
+		     const struct file_rec *r);
+	void *ctx;
+};
+/* bytes: UINT64_MAX = not known.  -1 with `err`: nothing is to be dropped. */
+int intake_begin(struct intake *in, struct engine *e, uint64_t bytes,
+		 struct err *err);
+int intake_write(struct intake *in, const void *data, size_t len,
+		 struct err *err);
+int intake_end(struct intake *in, struct err *err);
+/* Not between intake_end and `done`. */
+void intake_drop(struct intake *in, bool is_kept);
+/* Promised to those on their way, and not written yet. */
+uint64_t intakes_left(const struct engine *e);
+void file_disk_error(struct err *err, int rc);
+int file_name_check(const char *name, size_t len, struct err *err);
+
+/* ---- move.c, keep.c, import.c: between graph and workspace -----------------
+ */
+
+enum move_kind { MOVE_KEEP, MOVE_IMPORT };
+struct move {
+	struct list node; /* in engine.moves */
+	struct engine *e;
+	enum move_kind kind;
+	enum { MOVE_ASKING, MOVE_MOVING, MOVE_SEALING } step;
+	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1];
+	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	uint8_t request_hash[HASH_BYTES];
+	char sandbox[ID_BYTES_MAX];
+	struct file_path path;
+	struct list asks;
+	struct filing *filing; /* the call that is under way */
+	enum plan plan;
+	bool is_enabled;
+	/* keep */
+	struct intake in;
+	uint8_t stamp[GP_FILE_STAMP_BYTES];
+	uint64_t offset, size;
+	unsigned n_tries;
+	struct loop_timer again;
+	/* import */
+	uint8_t sha256[HASH_BYTES];
+	uint64_t bytes;
+	struct blob_reader *reader;
+	struct err in_err; /* of the File's bytes */
+};
+struct store_begin move_key(const struct move *m);
+struct caller move_caller(const struct move *m);
+/* All who asked are answered, and it is gone. */
+void move_failed(struct move *m, const struct err *err);
+void move_kept(struct move *m, const struct file_rec *r, bool is_new);
+void move_imported(struct move *m);
+void keep_start(struct move *m);
+void keep_forget(struct move *m);
+void import_start(struct move *m);
+void import_forget(struct move *m);
+void moves_end(struct engine *e); /* the engine ends */
+
+/* ---- graph_file.c ----------------------------------------------------------
+ */
+
+/* The folder, without what has no record. */
+int graph_files_load(struct engine *e, struct err *err);
+/* Its bytes, or -errno; -EBADMSG: they are not what they were. */
+int graph_file_bytes(const struct engine *e, const struct file_rec *r);
+void graph_file_error(struct err *err, const char *param,
+		      const uint8_t sha256[HASH_BYTES], const char *graph,
+		      int rc);
 
 /* ---- read.c, for lists --------------------------------------------------- */
 
@@ -381,6 +496,7 @@ void snaps_expiry_init(struct engine *e);
 /* 0, or -1 with `err`, which names limit and value. */
 int space_for_snapshot(const struct snap *s, struct err *err);
 int space_for_stop(const struct box *b, struct err *err);
+int space_for_file(const struct engine *e, uint64_t more, struct err *err);
 
 /* ---- wait.c: who waits for an answer
  * ------------------------------------------------ */

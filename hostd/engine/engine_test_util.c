@@ -332,6 +332,7 @@ void env_init(void)
 		.graph_places = 5,
 		.environment_places = 10,
 		.ram_budget_bytes = 100ull << 30,
+		.file_max_bytes = 64 << 20,
 		.state_dir = env.f.dir,
 		.node = "n001",
 	};
@@ -374,6 +375,7 @@ void env_finish(void)
 		bytes_finish(&fake.vms[i].config);
 		bytes_finish(&fake.vms[i].env);
 		bytes_finish(&fake.vms[i].argv);
+		bytes_finish(&fake.vms[i].file_bytes);
 		fake.vms[i].is_gone = true; /* calls still posted are late */
 	}
 	fixture_finish(&env.f);

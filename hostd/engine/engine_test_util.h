@@ -27,7 +27,9 @@ struct vm {
 	char file_path[64];
 	uint64_t file_number; /* 0 = none is under way */
 	int n_files, n_given_up;
-	uint64_t cmd, killed; /* the last one each */
+	size_t awaited;		 /* of the piece that was asked for */
+	struct bytes file_bytes; /* all pieces of all calls */
+	uint64_t cmd, killed;	 /* the last one each */
 	/* Copies of vm_run's, and of the last vm_exec's. */
 	struct bytes code, input, config, env, argv;
 	bool has_input;

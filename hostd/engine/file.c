@@ -12,6 +12,7 @@
  *
  * The bytes of a write stay with the caller.  When they go (its client was
  * given up) before the guest has all of them, the guest gives the write up.
+ * Those of a large one come when the guest asks for them (import.c).
  */
 #include "../clock.h"
 #include "engine_priv.h"
@@ -26,6 +27,7 @@ struct filing {
 	struct box *box;
 	struct waiter *refusal; /* NULL: it is the box's */
 	engine_file_fn fn;	/* NULL: it was answered */
+	void (*piece)(void *ctx, size_t len);
 	void *ctx;
 	struct vm_file spec; /* its texts are the next two */
 	struct file_path path;
@@ -95,8 +97,8 @@ static const struct {
 	{GP_FILE_FAILED, ERR_UNAVAILABLE},
 };
 
-static void error_of(const struct filing *f, const struct vm_file_end *end,
-		     struct err *err)
+void file_end_error(struct err *err, const struct file_path *path,
+		    uint32_t limit, const struct vm_file_end *end)
 {
 	enum err_code code = ERR_UNAVAILABLE;
 
@@ -107,11 +109,11 @@ static void error_of(const struct filing *f, const struct vm_file_end *end,
 		err_set(err, code, "path",
 			"path /workspace/%s has more than %u bytes, what one "
 			"read gives: read it in parts, with offset and limit.",
-			log_quoted(f->path.text, f->path.len).s, f->spec.limit);
+			log_quoted(path->text, path->len).s, limit);
 	else
 		err_set(err, code, code == ERR_UNAVAILABLE ? NULL : "path",
 			"path /workspace/%s: %.200s.",
-			log_quoted(f->path.text, f->path.len).s, end->error);
+			log_quoted(path->text, path->len).s, end->error);
 }
 
 /* Names are told by pointers when they do not move any more. */
@@ -157,15 +159,20 @@ void box_on_file_done(struct box *b, uint64_t number,
 	struct file_result r = {0};
 	struct err err = {0};
 
+	if (fill_has_call(b, number)) {
+		fill_on_done(b, end);
+		return;
+	}
 	if (!f || f->number != number)
 		return;
 	if (end->how != GP_FILE_OK)
-		error_of(f, end, &err);
+		file_end_error(&err, &f->path, f->spec.limit, end);
 	else if (f->has_no_memory)
 		err_set(&err, ERR_UNAVAILABLE, NULL, "out of memory");
 	r.data = f->data.data;
 	r.data_len = f->data.len;
 	r.size = end->size;
+	r.stamp = end->has_stamp ? end->stamp : NULL;
 	r.has_more = end->has_more;
 	names_set(f, &r);
 	b->n_pending++;
@@ -207,6 +214,31 @@ void box_on_file_data(struct box *b, uint64_t number, const uint8_t *data,
 		return;
 	if (bytes_append(&f->data, data, len))
 		f->has_no_memory = true;
+}
+
+void box_on_file_more(struct box *b, uint64_t number, size_t len)
+{
+	struct filing *f = given(b);
+
+	if (fill_has_call(b, number))
+		fill_on_more(b, len);
+	else if (f && f->number == number && f->fn && f->piece)
+		f->piece(f->ctx, len);
+	else
+		vm_file_give_up(b->vm);
+}
+
+int engine_file_piece(struct filing *f, const void *data, size_t len)
+{
+	return f->number && f->box->vm
+		       ? vm_file_piece(f->box->vm, f->number, data, len)
+		       : -ESHUTDOWN;
+}
+
+void engine_file_give_up(struct filing *f)
+{
+	if (f->number && f->box->vm)
+		vm_file_give_up(f->box->vm);
 }
 
 /* ---- given in order -------------------------------------------------------
@@ -284,6 +316,13 @@ void box_files(struct box *b)
 /* ---- the calls ------------------------------------------------------------
  */
 
+/* Until it is answered: what it may take, and as long as others wait. */
+static int64_t wait_ms(const struct filing *f)
+{
+	return (int64_t)f->spec.timeout_ms + ENGINE_FILE_WAIT_MS -
+	       ENGINE_FILE_TIMEOUT_MS;
+}
+
 static void on_due(struct loop_timer *t)
 {
 	struct filing *f = container_of(t, struct filing, timer);
@@ -294,7 +333,7 @@ static void on_due(struct loop_timer *t)
 		err_set(&err, ERR_UNAVAILABLE, NULL,
 			"The sandbox %s did not end the call on its files "
 			"within %d s%s.",
-			b->rec.id, ENGINE_FILE_WAIT_MS / 1000,
+			b->rec.id, (int)(wait_ms(f) / 1000),
 			f->spec.op == GP_FILE_WRITE ||
 					f->spec.op == GP_FILE_DELETE
 				? "; whether it was done is not known, and it "
@@ -305,7 +344,7 @@ static void on_due(struct loop_timer *t)
 			"The sandbox %s is %s, and the call on its files was "
 			"not begun within %d s.",
 			b->rec.id, sandbox_status_name(b->rec.status),
-			ENGINE_FILE_WAIT_MS / 1000);
+			(int)(wait_ms(f) / 1000));
 	err.retry_after_s = ENGINE_RETRY_ROOM_S;
 	answer(f, &err, NULL);
 	if (!f->number) {
@@ -315,6 +354,14 @@ static void on_due(struct loop_timer *t)
 	}
 	if (b->vm)
 		vm_file_give_up(b->vm);
+}
+
+uint32_t file_timeout_ms(uint64_t bytes)
+{
+	uint64_t ms =
+		ENGINE_FILE_TIMEOUT_MS + bytes * 1000 / ENGINE_FILE_BYTES_PER_S;
+
+	return ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
 }
 
 static struct filing *filing_new(struct engine *e, const struct file_spec *spec,
@@ -327,6 +374,7 @@ static struct filing *filing_new(struct engine *e, const struct file_spec *spec,
 	list_init(&f->node);
 	f->e = e;
 	f->fn = fn;
+	f->piece = spec->piece;
 	f->ctx = ctx;
 	f->path = *spec->path;
 	if (spec->after_len)
@@ -342,7 +390,8 @@ static struct filing *filing_new(struct engine *e, const struct file_spec *spec,
 		.after_len = spec->after_len,
 		.data = spec->data,
 		.data_len = spec->data_len,
-		.timeout_ms = ENGINE_FILE_TIMEOUT_MS,
+		.more = spec->more,
+		.timeout_ms = file_timeout_ms(spec->more),
 	};
 	f->timer.fn = on_due;
 	f->refusal = waiter_new(e, NULL, on_refused, f);
@@ -405,7 +454,7 @@ int engine_file(struct engine *e, const struct caller *who,
 	f->box = b;
 	list_append(&b->files, &f->node);
 	/* Without a timer it would wait without an end. */
-	if (loop_timer_set(e->loop, &f->timer, ENGINE_FILE_WAIT_MS)) {
+	if (loop_timer_set(e->loop, &f->timer, wait_ms(f))) {
 		filing_free(f);
 		return -ENOMEM;
 	}

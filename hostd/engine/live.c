@@ -11,6 +11,7 @@
  */
 #include "../clock.h"
 #include "engine_priv.h"
+#include "fault.h"
 #include "log.h"
 #include "state.h"
 #include <errno.h>
@@ -251,9 +252,9 @@ static void on_progress(void *ctx, const char *text)
 	       sizeof(b->told.progress)); /* is not stored */
 }
 
-static void on_bound(void *ctx)
+/* User code may run. */
+static void may_run(struct box *b)
 {
-	struct box *b = ctx;
 	struct cmd *c = box_only_cmd(b);
 	int64_t now = clock_wall_ms();
 
@@ -270,6 +271,35 @@ static void on_bound(void *ctx)
 	box_idle_arm(b);
 	box_write(b, NULL);
 	box_give(b);
+}
+
+static void on_bound(void *ctx)
+{
+	if (!fill_start(ctx))
+		may_run(ctx);
+}
+
+static int only_cmd_give(struct box *b, struct cmd *c);
+
+void box_filled(struct box *b)
+{
+	struct cmd *c = box_only_cmd(b);
+
+	fault_point(FAULT_FILL_DONE);
+	if (b->rec.status != SBX_STARTING || !b->vm ||
+	    (c && only_cmd_give(b, c)))
+		return;
+	may_run(b);
+}
+
+void box_not_filled(struct box *b, const char *why)
+{
+	if (b->rec.status != SBX_STARTING)
+		return;
+	cannot_start(b, END_NOT_STARTED, why);
+	/* Its memory is in use until the VM is gone. */
+	b->holds_place = b->has_vm;
+	box_vm_end(b);
 }
 
 /*
@@ -365,6 +395,11 @@ static void on_file_data(void *ctx, uint64_t number, const uint8_t *data,
 	box_on_file_data(ctx, number, data, len);
 }
 
+static void on_file_more(void *ctx, uint64_t number, size_t len)
+{
+	box_on_file_more(ctx, number, len);
+}
+
 static void on_file_done(void *ctx, uint64_t number,
 			 const struct vm_file_end *end)
 {
@@ -408,6 +443,7 @@ static const struct vm_ops vm_ops = {
 	.stopped = on_stopped,
 	.file_entry = on_file_entry,
 	.file_data = on_file_data,
+	.file_more = on_file_more,
 	.file_done = on_file_done,
 	.gone = on_gone,
 };
@@ -436,12 +472,26 @@ static int vm_make(struct box *b, struct err *err)
 				       err);
 }
 
+/* 0, or it has failed. */
+static int only_cmd_give(struct box *b, struct cmd *c)
+{
+	int rc = cmd_give(c);
+
+	if (!rc)
+		return 0;
+	give_failed(c, rc);
+	sandbox_set(&b->rec, SBX_EV_DESTROY, END_NOT_STARTED, strerror(-rc),
+		    clock_wall_ms());
+	box_write(b, c);
+	box_vm_end(b);
+	return rc;
+}
+
 void box_start_vm(struct box *b)
 {
 	struct cmd *c = box_only_cmd(b);
 	bool was_claimed;
 	struct err err = {0};
-	int rc;
 
 	loop_timer_set(b->e->loop, &b->expiry,
 		       (int64_t)b->rec.expires_in_seconds * 1000);
@@ -456,12 +506,7 @@ void box_start_vm(struct box *b)
 	if (!c)
 		return;
 	c->times.was_claimed = was_claimed;
-	rc = cmd_give(c);
-	if (rc) {
-		give_failed(c, rc);
-		sandbox_set(&b->rec, SBX_EV_DESTROY, END_NOT_STARTED,
-			    strerror(-rc), clock_wall_ms());
-		box_write(b, c);
-		box_vm_end(b);
-	}
+	/* With Files to begin with it is given when they are there. */
+	if (!b->fill)
+		only_cmd_give(b, c);
 }

@@ -101,7 +101,10 @@ void box_begin(struct box *b, struct waiter *w, enum wait_for what,
 		box_discard(b);
 	} else {
 		waiter_join(w, b, b->begin.cmd, what, wait_ms);
-		begin_start(&b->begin);
+		if (b->fill)
+			fill_open(b);
+		else
+			begin_start(&b->begin);
 	}
 }
 
@@ -142,6 +145,13 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 		if (b)
 			box_discard(b);
 		return NULL;
+	}
+	if (spec->n_seeds) {
+		b->fill = fill_new(spec->seeds, spec->n_seeds);
+		if (!b->fill) {
+			box_discard(b);
+			return NULL;
+		}
 	}
 	b->begin.cmd = c;
 	memcpy(b->rec.command, c->rec.id, sizeof(b->rec.command));
@@ -237,7 +247,9 @@ struct box *held_new(struct engine *e, const struct caller *who,
 
 	if (!b)
 		return NULL;
-	if (secrets_take(&b->common, &common, NULL)) {
+	b->fill = spec->n_seeds ? fill_new(spec->seeds, spec->n_seeds) : NULL;
+	if (secrets_take(&b->common, &common, NULL) ||
+	    (spec->n_seeds && !b->fill)) {
 		box_discard(b);
 		return NULL;
 	}

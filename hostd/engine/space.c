@@ -50,7 +50,7 @@ static int disk_check(const struct engine *e, uint64_t more, uint64_t promised,
 			       e->state_dir, strerror(errno));
 	room = (uint64_t)v.f_bavail * v.f_frsize;
 	room = room > e->disk_reserve_bytes ? room - e->disk_reserve_bytes : 0;
-	promised += disks_bytes(e);
+	promised += disks_bytes(e) + intakes_left(e);
 	if (more <= room && promised <= room - more)
 		return 0;
 	err_set(err, ERR_CAPACITY, NULL,
@@ -108,4 +108,16 @@ int space_for_stop(const struct box *b, struct err *err)
 		return -1;
 	return disk_check(e, vm.mem_bytes, promised_bytes(e, NULL),
 			  "a stopped sandbox", err);
+}
+
+int space_for_file(const struct engine *e, uint64_t more, struct err *err)
+{
+	uint64_t has = blobs_bytes(e->blobs);
+
+	for (struct list *n = e->intakes.next; n != &e->intakes; n = n->next)
+		has += container_of(n, struct intake, node)->promised_bytes;
+	if (limit_check(e->files_max_bytes, has, more, "a File",
+			"files_max_mib", err))
+		return -1;
+	return disk_check(e, more, promised_bytes(e, NULL), "a File", err);
 }

@@ -58,6 +58,11 @@ const char *check_header(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+uint64_t request_body_bytes(const struct request *r)
+{
+	return r->priv->mhd ? check_body_length(r->priv->mhd) : 0;
+}
+
 uint64_t check_body_length(struct MHD_Connection *c)
 {
 	const char *length = check_header(c, "Content-Length");
@@ -289,6 +294,8 @@ static int check_query(struct request *r, struct err *e)
 
 enum err_code check_too_large(const struct request *r)
 {
+	if (r->route->flags & ROUTE_STREAM)
+		return ERR_GRAPH_FILE_TOO_LARGE;
 	return r->route->flags & ROUTE_RAW ? ERR_FILE_TOO_LARGE
 					   : ERR_BODY_TOO_LARGE;
 }
@@ -311,7 +318,7 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 		return err_set(e, check_too_large(r), NULL,
 			       "the body has %llu bytes; at most %zu",
 			       (unsigned long long)len, max);
-	if (max && !(r->route->flags & ROUTE_RAW) &&
+	if (max && !(r->route->flags & (ROUTE_RAW | ROUTE_STREAM)) &&
 	    (!type || strncasecmp(type, "application/json", 16) ||
 	     (type[16] && !strchr("; \t", type[16]))))
 		return err_set(e, ERR_MEDIA_TYPE, "Content-Type",
@@ -327,12 +334,10 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 }
 
 /* `key`: of the header Idempotency-Key, NULL = none. */
-static int check_key(struct request *r, const char *key, struct err *e)
+static int key_take(struct request *r, const char *key, struct err *e)
 {
 	size_t len = key ? strlen(key) : 0;
 
-	if (!(r->route->flags & ROUTE_IDEMPOTENT))
-		return 0;
 	if (!len)
 		return err_set(e, ERR_MISSING_KEY, "Idempotency-Key", NULL);
 	if (len > IDEMPOTENCY_KEY_BYTES_MAX)
@@ -349,6 +354,11 @@ static int check_key(struct request *r, const char *key, struct err *e)
 	return r->idempotency_key
 		       ? 0
 		       : err_set(e, ERR_INTERNAL, NULL, "out of memory");
+}
+
+int request_key(struct request *r, struct err *e)
+{
+	return key_take(r, request_header(r, "Idempotency-Key"), e);
 }
 
 static int check_draining(const struct request *r, struct err *e)
@@ -371,7 +381,7 @@ int check_inner(struct request *r, const char *query, const char *key,
 		return err_set(e, check_too_large(r), NULL,
 			       "the body has %zu bytes; at most %zu",
 			       r->body.len, r->route->body_bytes_max);
-	return check_key(r, key, e);
+	return r->route->flags & ROUTE_IDEMPOTENT ? key_take(r, key, e) : 0;
 }
 
 static void take_version(struct request *r, struct MHD_Connection *c)
@@ -396,5 +406,5 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 		return -1;
 	if (check_body(r, c, e))
 		return -1;
-	return check_key(r, check_header(c, "Idempotency-Key"), e);
+	return r->route->flags & ROUTE_IDEMPOTENT ? request_key(r, e) : 0;
 }

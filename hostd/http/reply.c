@@ -172,10 +172,17 @@ bool reply_stream_is_gone(const struct request *r)
 
 /* ---- whole answers ---------------------------------------------------- */
 
-static struct MHD_Response *response_new(struct reply *reply)
+static struct MHD_Response *response_new(struct request *r)
 {
+	struct reply *reply = &r->priv->reply;
 	struct MHD_Response *m;
 
+	if (reply->file) {
+		m = file_response(r, reply->file);
+		if (m)
+			reply->file = NULL;
+		return m;
+	}
 	if (reply->stream) {
 		m = MHD_create_response_from_callback(
 			MHD_SIZE_UNKNOWN, 4096, stream_read, reply->stream,
@@ -199,8 +206,17 @@ static void add_headers(struct MHD_Response *m, const struct request *r)
 	MHD_add_response_header(m, "X-Request-Id", r->id);
 	MHD_add_response_header(m, "Cache-Control", "no-store");
 	MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
-	if (reply->content_type)
+	if (*reply->file_type)
+		MHD_add_response_header(m, "Content-Type", reply->file_type);
+	else if (reply->content_type)
 		MHD_add_response_header(m, "Content-Type", reply->content_type);
+	if (*reply->etag) {
+		MHD_add_response_header(m, "ETag", reply->etag);
+		MHD_add_response_header(m, "Accept-Ranges", "bytes");
+	}
+	if (*reply->content_range)
+		MHD_add_response_header(m, "Content-Range",
+					reply->content_range);
 	if (*r->priv->version)
 		MHD_add_response_header(m, "Lbb-Version", r->priv->version);
 	if (*reply->allow)
@@ -222,7 +238,7 @@ enum MHD_Result reply_send(struct request *r)
 {
 	struct request_priv *p = r->priv;
 	unsigned status = (unsigned)p->reply.status;
-	struct MHD_Response *m = response_new(&p->reply);
+	struct MHD_Response *m = response_new(r);
 	enum MHD_Result rc;
 
 	if (!m)
@@ -239,7 +255,7 @@ enum MHD_Result reply_send(struct request *r)
 	return rc;
 }
 
-static void answered(struct request *r)
+void reply_answered(struct request *r)
 {
 	if (r->priv->outer) {
 		inner_answered(r);
@@ -263,7 +279,7 @@ void reply_bytes(struct request *r, int status, const char *content_type,
 	p->reply = (struct reply){
 		.status = status, .content_type = content_type, .body = *body};
 	memset(body, 0, sizeof(*body));
-	answered(r);
+	reply_answered(r);
 }
 
 void reply_json(struct request *r, int status, struct json_out *j)
@@ -286,7 +302,7 @@ void reply_err(struct request *r, const struct err *e)
 		return;
 	}
 	reply_set_err(r, e);
-	answered(r);
+	reply_answered(r);
 }
 
 void request_drop(struct request *r)

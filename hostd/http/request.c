@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 /* Odd: a count times this visits every 64-bit number once. */
 #define REQUEST_ID_STEP ((uint64_t)0x9e3779b97f4a7c15)
@@ -100,10 +101,37 @@ static void free_if_done(struct request *r)
 	bytes_finish(&p->reply.body);
 	if (p->reply.stream)
 		stream_unref(p->reply.stream);
+	if (p->reply.file)
+		file_body_unref(p->reply.file);
 	free(r->idempotency_key);
 	free(p->raw_query);
 	free(r->path);
 	free(p);
+}
+
+void request_release(struct request *r)
+{
+	struct request_priv *p = r->priv;
+	struct http_server *s = p->server;
+
+	if (!p->is_held)
+		return;
+	p->is_held = false;
+	r->abandon = NULL;
+	list_remove(&p->node);
+	s->stats.working--;
+	free_if_done(r);
+	http_server_free_if_done(s);
+}
+
+/* Who took the body hears that there will be no more of it. */
+static void sink_cut(struct request *r)
+{
+	const struct body_sink *sink = r->sink;
+
+	r->sink = NULL;
+	sink->cut(r);
+	request_release(r);
 }
 
 void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
@@ -127,7 +155,10 @@ void request_on_done(void *cls, struct MHD_Connection *c, void **con_cls,
 		http_conn_phase(p->conn, CONN_IDLE);
 	p->conn = NULL;
 	p->mhd = NULL;
-	free_if_done(r);
+	if (r->sink)
+		sink_cut(r);
+	else
+		free_if_done(r);
 }
 
 const char *request_header(const struct request *r, const char *name)
@@ -147,21 +178,6 @@ void request_set_header(struct request *r, const char *name, const char *value)
 
 /* ---- the handler's side ----------------------------------------------- */
 
-void request_release(struct request *r)
-{
-	struct request_priv *p = r->priv;
-	struct http_server *s = p->server;
-
-	if (!p->is_held)
-		return;
-	p->is_held = false;
-	r->abandon = NULL;
-	list_remove(&p->node);
-	s->stats.working--;
-	free_if_done(r);
-	http_server_free_if_done(s);
-}
-
 void request_wake(struct request *r)
 {
 	struct request_priv *p = r->priv;
@@ -177,6 +193,13 @@ void request_give_up(struct request *r, const struct err *e)
 {
 	struct request_priv *p = r->priv;
 
+	if (r->sink && p->state == REQ_BODY) {
+		reply_set_err(r, e);
+		p->state = REQ_REFUSED;
+		request_wake(r);
+		sink_cut(r);
+		return;
+	}
 	p->is_given_up = true;
 	if (p->reply.stream) {
 		stream_abort(p->reply.stream);
@@ -195,26 +218,61 @@ void request_give_up(struct request *r, const struct err *e)
 
 /* ---- MHD's side ------------------------------------------------------- */
 
-/* `is_framed`: where the body ends is certain. */
+static uint64_t drain_max(const struct request *r)
+{
+	return r->route && r->route->flags & ROUTE_STREAM && *r->environment
+		       ? HTTP_DRAIN_UPLOAD_BYTES_MAX
+		       : HTTP_DRAIN_BYTES_MAX;
+}
+
+/* The answer is there.  `is_framed`: where the body ends is certain. */
+static enum MHD_Result refused(struct request *r, struct MHD_Connection *c,
+			       bool is_framed)
+{
+	struct request_priv *p = r->priv;
+	uint64_t len = check_body_length(c);
+
+	p->state = REQ_REFUSED;
+	if (is_framed && len <= drain_max(r) && !check_header(c, "Expect"))
+		return MHD_YES;
+	/* Not to be read to its end: answer now and close. */
+	p->reply.must_close = true;
+	return reply_send(r);
+}
+
 static enum MHD_Result refuse(struct request *r, struct MHD_Connection *c,
 			      const struct err *e, unsigned allow,
 			      bool is_framed)
 {
 	struct request_priv *p = r->priv;
-	uint64_t len = check_body_length(c);
 
 	if (e->code == ERR_NONE)
 		p->reply = (struct reply){.status = 204};
 	else
 		reply_set_err(r, e);
 	route_allow(allow, p->reply.allow, sizeof(p->reply.allow));
-	p->state = REQ_REFUSED;
-	if (is_framed && len <= HTTP_DRAIN_BYTES_MAX &&
-	    !check_header(c, "Expect"))
-		return MHD_YES;
-	/* Not to be read to its end: answer now and close. */
-	p->reply.must_close = true;
-	return reply_send(r);
+	return refused(r, c, is_framed);
+}
+
+/* The handler has it, from here until it answers. */
+static void hold(struct request_priv *p)
+{
+	p->is_held = true;
+	p->server->stats.working++;
+	list_append(&p->server->working, &p->node);
+}
+
+/* The handler takes the body, or has refused it. */
+static enum MHD_Result stream_begin(struct request *r, struct MHD_Connection *c)
+{
+	struct request_priv *p = r->priv;
+
+	hold(p);
+	r->route->handler(r);
+	if (p->state == REQ_READY)
+		return refused(r, c, true);
+	p->state = REQ_BODY;
+	return MHD_YES;
 }
 
 static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
@@ -237,6 +295,8 @@ static enum MHD_Result on_head(struct request *r, struct MHD_Connection *c,
 		return refuse(r, c, &e, 0, false);
 	if (check_head(r, c, &allow, &e))
 		return refuse(r, c, &e, allow, true);
+	if (r->route->flags & ROUTE_STREAM)
+		return stream_begin(r, c);
 	p->state = REQ_BODY;
 	return MHD_YES;
 }
@@ -273,6 +333,56 @@ static void take_body(struct request *r, const char *data, size_t len)
 }
 
 /*
+ * A client that is gone, without all of its body.  libmicrohttpd waits for an
+ * event that may have come together with the last bytes, and then would not
+ * hear of it before the deadline.
+ */
+static bool is_cut_short(const struct request_priv *p)
+{
+	uint64_t all = check_body_length(p->mhd);
+	char c;
+
+	return all != UINT64_MAX && p->n_streamed < all &&
+	       !recv(p->conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
+static void stream_body(struct request *r, const char *data, size_t len)
+{
+	struct request_priv *p = r->priv;
+	uint64_t before = p->n_streamed;
+	struct err e = {0};
+	int rc;
+
+	p->n_streamed += len;
+	if (p->n_streamed / HTTP_BODY_STEP_BYTES !=
+	    before / HTTP_BODY_STEP_BYTES)
+		http_conn_phase(p->conn, CONN_BODY);
+	rc = r->sink->take(r, data, len, &e);
+	if (rc < 0) {
+		r->sink = NULL;
+		stop_reading(r, &e);
+		request_release(r);
+	} else if (rc > 0) {
+		/* The client is not the one that is slow. */
+		http_conn_phase(p->conn, CONN_WORK);
+		p->is_suspended = true;
+		MHD_suspend_connection(p->mhd);
+	} else if (is_cut_short(p)) {
+		shutdown(p->conn->fd, SHUT_RDWR); /* an event of our own */
+	}
+}
+
+void request_body_more(struct request *r)
+{
+	struct request_priv *p = r->priv;
+
+	if (!p->is_suspended || p->state != REQ_BODY)
+		return;
+	http_conn_phase(p->conn, CONN_BODY);
+	request_wake(r);
+}
+
+/*
  * A body may hold values of env, which stay nowhere.  `data` is MHD's own
  * buffer of the connection, malloc'ed and not read again once we took it: wiped
  * here, because MHD gives it to the next request and to free() as it is.
@@ -281,12 +391,14 @@ static enum MHD_Result on_body(struct request *r, const char *data, size_t *len)
 {
 	struct request_priv *p = r->priv;
 
-	if (p->state == REQ_BODY)
+	if (p->state == REQ_BODY && r->sink)
+		stream_body(r, data, *len);
+	else if (p->state == REQ_BODY)
 		take_body(r, data, *len);
 	else
 		p->n_drained += *len;
 	explicit_bzero((void *)(uintptr_t)data, *len);
-	if (p->n_drained > HTTP_DRAIN_BYTES_MAX)
+	if (p->n_drained > drain_max(r))
 		return MHD_NO;
 	*len = 0;
 	return MHD_YES;
@@ -296,12 +408,17 @@ static enum MHD_Result run(struct request *r)
 {
 	struct request_priv *p = r->priv;
 
+	const struct body_sink *sink = r->sink;
+
 	p->state = REQ_WORKING;
-	p->is_held = true;
-	p->server->stats.working++;
-	list_append(&p->server->working, &p->node);
 	http_conn_phase(p->conn, CONN_WORK);
-	r->route->handler(r);
+	r->sink = NULL;
+	if (sink) {
+		sink->end(r);
+	} else {
+		hold(p);
+		r->route->handler(r);
+	}
 	if (p->state == REQ_READY)
 		return reply_send(r);
 	p->is_suspended = true;

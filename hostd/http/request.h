@@ -24,6 +24,22 @@
 #define REQUEST_BODY_DEPTH_MAX	 64 /* of our own fields */
 #define REQUEST_HEADER_BYTES_MAX 64
 
+/*
+ * Of a route with ROUTE_STREAM: who takes the body.  Set by the handler, which
+ * is called when the head is good, unless it answers (refuses) at once.
+ */
+struct body_sink {
+	/* The next bytes: 0; 1 = no more before request_body_more; -1 with `e`:
+	 * refused, and nothing else of this is called. */
+	int (*take)(struct request *r, const void *data, size_t len,
+		    struct err *e);
+	/* That was all: answer, as a handler does. */
+	void (*end)(struct request *r);
+	/* It will not be all: the client is gone or too slow, the server
+	 * closes.  Nobody is to be answered. */
+	void (*cut)(struct request *r);
+};
+
 struct request {
 	const struct services *services;
 	const struct route *route;
@@ -38,6 +54,7 @@ struct request {
 	char graph[GRAPH_NAME_BYTES_MAX + 1];
 	bool is_admin; /* came by the admin socket */
 
+	const struct body_sink *sink; /* NULL = the body is kept, in `body` */
 	void (*abandon)(struct request *r);
 	void *op; /* the handler's own */
 
@@ -45,12 +62,41 @@ struct request {
 };
 
 /*
- * A field of the request's head, before the first answer; NULL = absent.
- * request_set_header: one more field of its answer; `name` is a literal, and
- * what does not fit into REQUEST_HEADER_BYTES_MAX is left out.
+ * A field of the request's head, in the handler and in sink->end; NULL =
+ * absent. request_set_header: one more field of its answer; `name` is a
+ * literal, and what does not fit into REQUEST_HEADER_BYTES_MAX is left out.
  */
 const char *request_header(const struct request *r, const char *name);
 void request_set_header(struct request *r, const char *name, const char *value);
+
+/* What the head says of the body: UINT64_MAX = it does not say. */
+uint64_t request_body_bytes(const struct request *r);
+/* Idempotency-Key, where the route leaves it to the handler: it is there and
+ * good from now on, or -1 with `e`. */
+int request_key(struct request *r, struct err *e);
+/* The sink takes more. */
+void request_body_more(struct request *r);
+
+/*
+ * Bytes of a file: [at, at + len) of fd, which is taken over.  They are read by
+ * a worker as the client takes them.  Texts are copied; etag without quotes.
+ */
+struct reply_bytes_of {
+	int fd;
+	uint64_t at, len, total;
+	bool is_part; /* 206: at and len are a range of total */
+	const char *content_type, *etag;
+};
+void reply_file(struct request *r, const struct reply_bytes_of *f);
+/* 416, of a file of `total` bytes. */
+void reply_no_range(struct request *r, uint64_t total);
+/*
+ * What Range and If-Range ask of a file: 1 = the part in *ret_at and *ret_len,
+ * 0 = all of it (none was asked for, or more than one, or of another state, or
+ * in words that are not known), -1 = there is no such part.
+ */
+int request_range(const struct request *r, const char *etag, uint64_t total,
+		  uint64_t *ret_at, uint64_t *ret_len);
 
 void reply_json(struct request *r, int status, struct json_out *j);
 /* Takes over `body`. */

@@ -38,6 +38,9 @@ enum route_flag {
 	ROUTE_ALWAYS = 32,    /* answers also while the daemon drains */
 	ROUTE_SANDBOX = 64,   /* the environment must have sandboxes enabled */
 	ROUTE_RAW = 128,      /* the body is a file: any type, and its bytes */
+	/* The handler is called before the body, which it takes as it comes:
+	 * request.sink.  Any type. */
+	ROUTE_STREAM = 256,
 };
 
 struct route {

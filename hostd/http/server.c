@@ -136,6 +136,7 @@ int http_server_create(struct http_server **ret, struct services *sv,
 	s->admin.is_admin = true;
 	conn_limits(s);
 	list_init(&s->working);
+	list_init(&s->sending);
 	if (wrong_keys_init(&s->wrong_keys)) {
 		err_set(e, ERR_INTERNAL, NULL, "no random bytes");
 		goto failed;
@@ -185,6 +186,7 @@ void http_server_destroy(struct http_server *s)
 		return;
 	s->is_draining = true;
 	answer_all(s);
+	file_bodies_end(s);
 	/* Resume and queue, then write: MHD panics when it is stopped with a
 	 * connection that sleeps. */
 	for (int i = 0; i < 4; i++) {

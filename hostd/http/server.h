@@ -10,9 +10,11 @@
  * time-outs only, which a client that sends a byte now and then never meets):
  *
  *   head   HTTP_HEAD_MS  from accept to a whole header
- *   body   HTTP_BODY_MS  from the header to a whole body
+ *   body   HTTP_BODY_MS  from the header to a whole body; of an upload, for
+ *                        each MiB
  *   work   none          the handler answers within its own limits
- *   send   HTTP_SEND_MS  from the answer to its last byte
+ *   send   HTTP_SEND_MS  from the answer to its last byte; of a file, for
+ *                        each piece
  *   idle   HTTP_IDLE_MS  between two requests, the next header included
  *
  * Accepting is ours, too: MHD's own loop spins, or never accepts again, when
@@ -33,7 +35,8 @@
 #include <stdint.h>
 
 #define HTTP_HEAD_MS	       10000
-#define HTTP_BODY_MS	       60000
+#define HTTP_BODY_MS	       60000 /* and of an upload, for each: */
+#define HTTP_BODY_STEP_BYTES   (1u << 20)
 #define HTTP_SEND_MS	       60000
 #define HTTP_IDLE_MS	       60000
 #define HTTP_CONN_MEMORY_BYTES (32u << 10)
@@ -44,6 +47,9 @@
 /* A refused body up to this size is read to its end, so that the client gets
  * the answer and may keep the connection. */
 #define HTTP_DRAIN_BYTES_MAX (8u << 20)
+/* The same of an upload whose caller is known: most clients read an answer only
+ * when they have sent everything. */
+#define HTTP_DRAIN_UPLOAD_BYTES_MAX (256u << 20)
 
 struct http_config {
 	const char *listen;	   /* "127.0.0.1:7400", "[::1]:0", "none" */

@@ -40,6 +40,7 @@ struct http_server {
 	char address[HTTP_ADDRESS_BYTES_MAX];
 	char public_url[HTTP_URL_BYTES_MAX];
 	struct list working; /* of request_priv: handler has not answered */
+	struct list sending; /* of file_body */
 	bool is_draining;
 	bool is_closed; /* the last handler that answers frees it */
 	uint64_t id_seed, id_count;
@@ -50,6 +51,7 @@ struct http_server {
 enum conn_phase { CONN_HEAD, CONN_BODY, CONN_WORK, CONN_SEND, CONN_IDLE };
 
 struct stream;
+struct file_body;
 
 /* A TCP or Unix connection: its deadline. */
 struct http_conn {
@@ -78,7 +80,11 @@ struct reply {
 	int retry_after_s; /* 0 = none */
 	char allow[64];	   /* "" = none */
 	bool must_close;
-	struct stream *stream; /* borrowed: the response owns it */
+	struct stream *stream;	/* borrowed: the response owns it */
+	struct file_body *file; /* the same */
+	/* Of a file; "" = none. */
+	char file_type[FILE_TYPE_BYTES_MAX + 1];
+	char etag[72], content_range[72];
 };
 
 /* What the server keeps about a request beside what handlers see. */
@@ -94,6 +100,7 @@ struct request_priv {
 	bool is_suspended;
 	bool is_given_up;      /* the server answered in the handler's place */
 	uint64_t n_drained;    /* bytes of a refused body */
+	uint64_t n_streamed;   /* bytes that the sink has taken */
 	char *raw_query;       /* owned; NULL = none */
 	char version[72];      /* Lbb-Version to echo, "" = none */
 	const char *more_name; /* one more field of the answer; NULL = none */
@@ -157,6 +164,8 @@ void inner_answered(struct request *r);
 enum MHD_Result reply_send(struct request *r);
 /* Store an error as the reply. */
 void reply_set_err(struct request *r, const struct err *e);
+/* It is stored: MHD gets it, and the handler has let go. */
+void reply_answered(struct request *r);
 /* Answer in the handler's place; it may still hold the request. */
 void request_give_up(struct request *r, const struct err *e);
 /* The handler lets go of the request. */
@@ -164,6 +173,12 @@ void request_release(struct request *r);
 /* A reply was stored: resume the connection if it sleeps. */
 void request_wake(struct request *r);
 void http_server_free_if_done(struct http_server *s);
+
+/* reply_file.c */
+struct MHD_Response *file_response(struct request *r, struct file_body *f);
+void file_body_unref(struct file_body *f);
+/* The server closes: those that wait for a disk wait no longer. */
+void file_bodies_end(struct http_server *s);
 
 /* The server ends a stream in the handler's place. */
 void stream_abort(struct stream *s);

@@ -6,6 +6,7 @@
 #include "log.h"
 #include "request.h"
 #include "server.h"
+#include "server_test_files.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -170,6 +171,8 @@ static void large(struct request *r)
 
 static const char *const p_none[] = {NULL};
 static const char *const p_long[] = {"long", NULL};
+static const char *const p_take[] = {"refuse", "slow", NULL};
+static const char *const p_file[] = {"empty", "large", NULL};
 
 static const char *const p_outer[] = {"method", "to", "query", "key", NULL};
 static const struct route rows[] = {
@@ -182,6 +185,10 @@ static const struct route rows[] = {
 	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
 	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
 	 echo},
+	{HTTP_POST, "/take", "take", ROUTE_STREAM, TAKE_BYTES_MAX, p_take,
+	 test_take},
+	{HTTP_GET, "/cuts", "cuts", ROUTE_ALWAYS, 0, p_none, test_cuts},
+	{HTTP_GET, "/file", "file", 0, 0, p_file, test_file},
 	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, p_none, echo},
 	{HTTP_POST, "/outer", "outer", ROUTE_KEY | ROUTE_GRAPH | ROUTE_ALWAYS,
 	 ECHO_BYTES_MAX, p_outer, outer},

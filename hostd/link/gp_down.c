@@ -250,7 +250,7 @@ int gp_down_file(struct bytes *out, uint64_t number, const struct vm_file *f,
 	}
 	if (is_write) {
 		put_uint(&w, GP_FILE_KEY_SIZE);
-		put_uint(&w, f->data_len);
+		put_uint(&w, f->data_len + f->more);
 		put_uint(&w, GP_FILE_KEY_DATA);
 		put_bytes(&w, f->data, first);
 	}

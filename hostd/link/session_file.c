@@ -23,7 +23,7 @@ int session_file_begin(struct session *s, uint64_t number,
 		.op = f->op,
 		.offset = f->offset,
 		.limit = f->limit,
-		.left = f->data_len - given,
+		.left = f->data_len + f->more - given,
 		.last_len = f->after_len,
 	};
 	if (f->after_len)
@@ -161,6 +161,8 @@ static const struct gp_rule done_rules[] = {
 	{GP_DONE_ERROR, GP_KIND_TEXT, false, 0, GP_TEXT_BYTES_MAX},
 	{GP_DONE_SIZE, GP_KIND_UINT, false, 0, SESSION_COUNT_MAX},
 	{GP_DONE_MORE, GP_KIND_BOOL, false, 0, 1},
+	{GP_DONE_STAMP, GP_KIND_BYTES, false, GP_FILE_STAMP_BYTES,
+	 GP_FILE_STAMP_BYTES},
 };
 
 /* What says that all is well must be able to be so; NULL = it can. */
@@ -174,6 +176,8 @@ static const char *done_check(const struct session_file *file,
 	if (file->op == GP_FILE_READ && file->got &&
 	    m->v[GP_DONE_SIZE].u < file->offset + file->got)
 		return "a file is shorter than what was read of it";
+	if (m->v[GP_DONE_STAMP].is_set && file->op != GP_FILE_READ)
+		return "a stamp of what was not read";
 	if (m->v[GP_DONE_MORE].u &&
 	    (file->op != GP_FILE_LIST || file->is_alone))
 		return "more names where there are none";
@@ -203,7 +207,10 @@ int session_file_done(struct session *s, const struct frame *f,
 		.error = text[0] ? text : "the guest gave no reason",
 		.size = m.v[GP_DONE_SIZE].u,
 		.has_more = m.v[GP_DONE_MORE].u,
+		.has_stamp = m.v[GP_DONE_STAMP].is_set,
 	};
+	if (end.has_stamp)
+		memcpy(end.stamp, m.v[GP_DONE_STAMP].data, sizeof(end.stamp));
 	/* Another may be begun from within. */
 	s->file = (struct session_file){0};
 	s->ops->file_done(s->ctx, number, &end);

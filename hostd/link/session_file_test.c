@@ -220,6 +220,65 @@ static void test_read(void **state)
 	session_finish(&s);
 }
 
+/* {1: 1, 3: 4, 5: 32 bytes}; len: of the stamp. */
+static int feed_stamp(struct session *s, uint8_t len)
+{
+	uint8_t done[80] = {0xa3, 1, 1, 3, 4, 5, 0x58, len};
+
+	for (uint8_t i = 0; i < len; i++)
+		done[8 + i] = i;
+	return feed(s, GP_FILE_DONE, 7, (const char *)done, 8u + len);
+}
+
+/* Of which state a file is, only what was read can say, and in full. */
+static void test_stamp(void **state)
+{
+	struct vm_file f = {.op = GP_FILE_READ, .limit = 10};
+	struct session s;
+
+	(void)state;
+	begin(&s, f, 0);
+	assert_int_equal(feed_stamp(&s, GP_FILE_STAMP_BYTES), 0);
+	assert_true(seen.end.has_stamp);
+	assert_int_equal(seen.end.stamp[31], 31);
+	session_finish(&s);
+	begin(&s, f, 0);
+	assert_int_equal(FEED(&s, GP_FILE_DONE, "\xa2\1\1\3\4"), 0);
+	assert_false(seen.end.has_stamp);
+	session_finish(&s);
+	begin(&s, f, 0);
+	assert_int_equal(feed_stamp(&s, GP_FILE_STAMP_BYTES - 1), -EPROTO);
+	session_finish(&s);
+	begin(&s, f, 0);
+	assert_int_equal(feed_stamp(&s, GP_FILE_STAMP_BYTES + 1), -EPROTO);
+	session_finish(&s);
+	f.op = GP_FILE_DELETE;
+	begin(&s, f, 0);
+	assert_int_equal(feed_stamp(&s, GP_FILE_STAMP_BYTES), -EPROTO);
+	session_finish(&s);
+}
+
+/* Nothing is given with the call: all of it is asked for. */
+static void test_more(void **state)
+{
+	struct vm_file f = {.op = GP_FILE_WRITE,
+			    .more = GP_FILE_PIECE_BYTES_MAX + 7};
+	struct session s;
+
+	(void)state;
+	begin(&s, f, 0);
+	assert_int_equal(FEED(&s, GP_FILE_MORE, "\xa0"), 0);
+	assert_int_equal(seen.max, GP_FILE_PIECE_BYTES_MAX);
+	assert_int_equal(FEED(&s, GP_FILE_DONE, "\xa1\1\1"), -EPROTO);
+	session_finish(&s);
+	begin(&s, f, 0);
+	assert_int_equal(FEED(&s, GP_FILE_MORE, "\xa0"), 0);
+	assert_int_equal(FEED(&s, GP_FILE_MORE, "\xa0"), 0);
+	assert_int_equal(seen.max, 7);
+	assert_int_equal(FEED(&s, GP_FILE_DONE, "\xa1\1\1"), 0);
+	session_finish(&s);
+}
+
 static void test_write(void **state)
 {
 	struct vm_file f = {.op = GP_FILE_WRITE,
@@ -303,10 +362,9 @@ static void test_calls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_read),
-		cmocka_unit_test(test_write),
-		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_list),  cmocka_unit_test(test_read),
+		cmocka_unit_test(test_write), cmocka_unit_test(test_stamp),
+		cmocka_unit_test(test_more),  cmocka_unit_test(test_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,9 +26,9 @@
 
 static const char *const kind_names[] = {
 	[SPACE_TEMPLATES] = "templates", [SPACE_SNAPSHOTS] = "snapshots",
-	[SPACE_STOPPED] = "stopped",	 [SPACE_DISKS] = "disks",
-	[SPACE_DATABASE] = "database",	 [SPACE_LOGS] = "logs",
-	[SPACE_OTHER] = "other",
+	[SPACE_FILES] = "files",	 [SPACE_STOPPED] = "stopped",
+	[SPACE_DISKS] = "disks",	 [SPACE_DATABASE] = "database",
+	[SPACE_LOGS] = "logs",		 [SPACE_OTHER] = "other",
 };
 static_assert(sizeof(kind_names) / sizeof(*kind_names) == SPACE_KINDS,
 	      "a name for every kind");
@@ -180,6 +180,8 @@ static enum space_kind kind_of(const char *name)
 		return SPACE_SNAPSHOTS;
 	if (!strcmp(name, kind_names[SPACE_STOPPED]))
 		return SPACE_STOPPED;
+	if (!strcmp(name, kind_names[SPACE_FILES]))
+		return SPACE_FILES;
 	if (!strncmp(name, "hutch.db", 8))
 		return SPACE_DATABASE;
 	return has_end(name, ".log") ? SPACE_LOGS : SPACE_OTHER;
@@ -205,7 +207,8 @@ static void state_walk(int state_fd, const struct open_disks *disks,
 
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
-		if (k == SPACE_SNAPSHOTS || k == SPACE_STOPPED)
+		if (k == SPACE_SNAPSHOTS || k == SPACE_STOPPED ||
+		    k == SPACE_FILES)
 			u = folder_use(dirfd(dir), d->d_name, disks);
 		else
 			u.bytes = tree_bytes(dirfd(dir), d->d_name, 0, disks);

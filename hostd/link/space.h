@@ -11,6 +11,7 @@ struct link;
 enum space_kind {
 	SPACE_TEMPLATES, /* CACHE/snapshots, CACHE/disks */
 	SPACE_SNAPSHOTS, /* STATE/snapshots */
+	SPACE_FILES,	 /* STATE/files: of graphs, each hash once */
 	SPACE_STOPPED,	 /* STATE/stopped, without disks of those that run */
 	SPACE_DISKS,	 /* of VMs */
 	SPACE_DATABASE,	 /* STATE/hutch.db... */

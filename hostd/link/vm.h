@@ -62,6 +62,8 @@ struct vm_file {
 	size_t after_len;
 	const void *data; /* of a write; borrowed until it is done */
 	size_t data_len;
+	/* Of a write without data: bytes that file_more asks for. */
+	uint64_t more;
 	uint32_t timeout_ms; /* the guest gives up then */
 };
 
@@ -78,6 +80,9 @@ struct vm_file_end {
 	const char *error; /* printable; of no meaning with GP_FILE_OK */
 	uint64_t size;	   /* of the file */
 	bool has_more;	   /* names follow those of the list */
+	/* Of a read: the file's state, when it did not change meanwhile. */
+	bool has_stamp;
+	uint8_t stamp[GP_FILE_STAMP_BYTES];
 };
 
 struct vm_ops {
@@ -100,6 +105,9 @@ struct vm_ops {
 			   const struct vm_file_entry *e);
 	void (*file_data)(void *ctx, uint64_t number, const uint8_t *data,
 			  size_t len);
+	/* `len` bytes of a write are wanted: vm_file_piece, or
+	 * vm_file_give_up. */
+	void (*file_more)(void *ctx, uint64_t number, size_t len);
 	void (*file_done)(void *ctx, uint64_t number,
 			  const struct vm_file_end *end);
 	/* Last callback, exactly once, also after vm_destroy: the process is
@@ -127,6 +135,9 @@ void vm_ack(struct vm *vm, uint64_t cmd);
  * -ESHUTDOWN.
  */
 int vm_file(struct vm *vm, uint64_t number, const struct vm_file *f);
+/* What file_more asked for, exactly.  0, -ESHUTDOWN, or -EINVAL: it did not ask
+ * for so many. */
+int vm_file_piece(struct vm *vm, uint64_t number, const void *data, size_t len);
 /* The bytes of a write are not there any more: what has not got its name yet
  * never gets it.  `file_done` follows all the same. */
 void vm_file_give_up(struct vm *vm);

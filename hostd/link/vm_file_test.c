@@ -120,6 +120,76 @@ static void test_given_up(void **state)
 	is_given_up = false;
 }
 
+/* ---- piece by piece -------------------------------------------------------
+ */
+
+static uint64_t n_pieces, n_bytes;
+
+static void give_piece(struct seen *s, size_t len)
+{
+	n_pieces++;
+	/* Neither more nor less, nor to another one. */
+	assert_int_equal(vm_file_piece(s->vm, 1, bytes, len + 1), -EINVAL);
+	assert_int_equal(vm_file_piece(s->vm, 1, bytes, len - 1), -EINVAL);
+	assert_int_equal(vm_file_piece(s->vm, 2, bytes, len), -EINVAL);
+	assert_int_equal(vm_file_piece(s->vm, 1, bytes, len), 0);
+	assert_int_equal(vm_file_piece(s->vm, 1, bytes, len), -EINVAL);
+	n_bytes += len;
+}
+
+static void give_up(struct seen *s, size_t len)
+{
+	(void)len;
+	n_pieces++;
+	vm_file_give_up(s->vm);
+}
+
+static void give_none(struct seen *s, size_t len)
+{
+	(void)s;
+	(void)len;
+	n_pieces++;
+}
+
+static void asks_more(uint64_t more)
+{
+	asks(GP_FILE_WRITE, 0);
+	file.data = NULL;
+	file.more = more;
+	n_pieces = n_bytes = 0;
+}
+
+static void test_pieces(void **state)
+{
+	struct seen s;
+
+	(void)state;
+	asks_more(2 * PIECE + 5);
+	s = ended("b/,;,;,;.", (struct seen){.on_more = give_piece});
+	assert_int_equal(s.file_how, GP_FILE_OK);
+	assert_int_equal(n_pieces, 3);
+	assert_int_equal(n_bytes, 2 * PIECE + 5);
+	/* Given up when it is asked for, and before that: an empty piece. */
+	asks_more(PIECE);
+	s = ended("b/,;.", (struct seen){.on_more = give_up});
+	assert_int_equal(s.file_done, 1);
+	assert_int_equal(n_pieces, 1);
+	asks_more(PIECE);
+	is_given_up = true;
+	s = ended("b/,;.", (struct seen){.on_more = give_up});
+	assert_int_equal(s.file_done, 1);
+	assert_int_equal(n_pieces, 0);
+	is_given_up = false;
+	/* The VM goes while one is awaited. */
+	asks_more(PIECE);
+	s = ended("b/,x", (struct seen){.on_more = give_none});
+	assert_int_equal(s.why, END_VM_LOST);
+	assert_int_equal(n_pieces, 1);
+	asks_more(PIECE);
+	s = ended("b/,;,h", (struct seen){.on_more = give_piece});
+	assert_int_equal(s.why, END_GUEST_PROTOCOL);
+}
+
 /* No stop while one is under way; after it, one. */
 static void ask_and_stop(struct seen *s)
 {
@@ -188,8 +258,8 @@ static void test_lane(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_good), TEST(test_hostile), TEST(test_given_up),
-		TEST(test_stop), TEST(test_lane),
+		TEST(test_good),   TEST(test_hostile), TEST(test_given_up),
+		TEST(test_pieces), TEST(test_stop),    TEST(test_lane),
 	};
 
 	(void)argc;

@@ -96,8 +96,11 @@ struct vm {
 	struct vm_from *from;	   /* the same (vm_from.c) */
 	struct snapping *snapping; /* the same (vm_snapshot.c) */
 	struct {
-		const uint8_t *data; /* borrowed; NULL = given up */
+		const uint8_t *data; /* borrowed; NULL: none */
 		size_t sent;
+		bool is_piecewise; /* by vm_file_piece */
+		bool is_given_up;
+		size_t awaited;	 /* of a piece that was asked for */
 	} file;			 /* the write that is under way */
 	int64_t held_ms;	 /* since when, monotonic */
 	uint64_t base_mem_bytes; /* of the memory file that it began from */

@@ -122,6 +122,17 @@ static void on_file_data(void *ctx, uint64_t number, const uint8_t *data,
 		 (const char *)data);
 }
 
+static void on_file_more(void *ctx, uint64_t number, size_t len)
+{
+	struct seen *s = ctx;
+
+	assert_int_equal(number, 1);
+	if (s->on_more)
+		s->on_more(s, len);
+	else
+		fail_msg("%zu bytes are wanted that nobody has", len);
+}
+
 static void on_file_done(void *ctx, uint64_t number,
 			 const struct vm_file_end *end)
 {
@@ -145,6 +156,7 @@ const struct vm_ops ops = {
 	.stopped = on_stopped,
 	.file_entry = on_file_entry,
 	.file_data = on_file_data,
+	.file_more = on_file_more,
 	.file_done = on_file_done,
 	.gone = on_gone,
 };

@@ -32,6 +32,7 @@ struct seen {
 	int rc;
 	/* In `bound`; may be NULL. */
 	void (*on_bind)(struct seen *s);
+	void (*on_more)(struct seen *s, size_t len);
 	unsigned file_done;
 	enum gp_file_how file_how;
 	int stop_on_file; /* vm_stop when a call on files is done */

@@ -141,6 +141,13 @@ static const char *const steps[] = {
 	"ALTER TABLE sandbox ADD COLUMN template_id TEXT NOT NULL DEFAULT '';"
 	"CREATE INDEX sandbox_name ON sandbox(environment, graph, name)"
 	"  WHERE name <> '';",
+
+	/* 4: Files of graphs; `file` had no rows before.  file_bytes: whose are
+	 * the bytes of a hash? */
+	"ALTER TABLE file ADD COLUMN id TEXT NOT NULL DEFAULT '';"
+	"CREATE UNIQUE INDEX file_id ON file(id);"
+	"CREATE INDEX file_graph ON file(environment, graph);"
+	"CREATE INDEX file_bytes ON file(sha256);",
 };
 
 int db_schema_version(void)

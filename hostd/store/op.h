@@ -133,6 +133,7 @@ struct list_op {
 		store_commands_fn commands;
 		store_snapshots_fn snapshots;
 		store_templates_fn templates;
+		store_files_fn files;
 	} fn;
 	void *ctx;
 };

@@ -89,6 +89,31 @@ void template_rec_finish(struct template_rec *t)
 	memset(t, 0, sizeof(*t));
 }
 
+void file_rec_finish(struct file_rec *r)
+{
+	bytes_finish(&r->name);
+	bytes_finish(&r->origin_path);
+	memset(r, 0, sizeof(*r));
+}
+
+int file_rec_copy(struct file_rec *dst, const struct file_rec *src)
+{
+	struct file_rec r = *src;
+	int rc;
+
+	memset(&r.name, 0, sizeof(r.name));
+	memset(&r.origin_path, 0, sizeof(r.origin_path));
+	rc = bytes_append(&r.name, src->name.data, src->name.len);
+	if (!rc)
+		rc = bytes_append(&r.origin_path, src->origin_path.data,
+				  src->origin_path.len);
+	if (rc)
+		file_rec_finish(&r);
+	else
+		*dst = r;
+	return rc;
+}
+
 void command_rec_finish(struct command_rec *c)
 {
 	bytes_finish(&c->env_names);

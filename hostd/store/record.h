@@ -21,6 +21,9 @@
 #define SANDBOX_LABELS_BYTES_MAX  4096 /* as ASCII JSON text */
 #define TEMPLATE_CODE_BYTES_MAX	  (64u << 10)
 #define TEMPLATE_CONFIG_BYTES_MAX (1u << 20)
+#define FILE_NAME_BYTES_MAX	  1024
+#define FILE_TYPE_BYTES_MAX	  255
+#define FILE_PATH_BYTES_MAX	  4084 /* as the guest takes it */
 #define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define HASH_BYTES		  32
@@ -191,6 +194,25 @@ struct template_rec {
 };
 
 void template_rec_finish(struct template_rec *t);
+/* A File of a graph.  Its bytes are the host's, by their hash (hostd/blob). */
+struct file_rec {
+	char id[ID_BYTES_MAX]; /* fil_... */
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	uint8_t sha256[HASH_BYTES];
+	uint64_t bytes;
+	int64_t uploaded_ms;
+	char content_type[FILE_TYPE_BYTES_MAX + 1];
+	struct bytes name; /* UTF-8 without control characters */
+	/* Of one that was kept from a workspace; "" = it was not. */
+	char origin_sandbox[ID_BYTES_MAX];
+	struct bytes origin_path; /* below the workspace, any bytes */
+	uint64_t seq;		  /* of its row: newer ones have larger ones */
+};
+
+void file_rec_finish(struct file_rec *r);
+/* Deep copy; -ENOMEM. */
+int file_rec_copy(struct file_rec *dst, const struct file_rec *src);
 void command_rec_finish(struct command_rec *c);
 /* Deep copy; -ENOMEM. */
 int command_rec_copy(struct command_rec *dst, const struct command_rec *src);
@@ -211,6 +233,8 @@ int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len);
 /* Without code and config. */
 int template_rec_encode(const struct template_rec *r, struct bytes *out);
 int template_rec_decode(struct template_rec *r, const void *cbor, size_t len);
+int file_rec_encode(const struct file_rec *r, struct bytes *out);
+int file_rec_decode(struct file_rec *r, const void *cbor, size_t len);
 
 /* The wall clock may be set back (K18): what came later is not told as earlier
  * than its beginning. */

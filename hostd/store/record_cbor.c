@@ -183,6 +183,28 @@ static const struct record_type template_type = {
 	"template", 1, sizeof(struct template_rec), template_fields,
 	N_OF(template_fields)};
 
+#define F(m) offsetof(struct file_rec, m)
+#define F_STR(k, m)                                                            \
+	{                                                                      \
+		k, F_TEXT, F(m), 0, TEXT_MAX(struct file_rec, m)               \
+	}
+
+static const struct field file_fields[] = {
+	F_STR(1, id),
+	F_STR(2, environment),
+	F_STR(3, graph),
+	{4, F_HASH, F(sha256), 0, HASH_BYTES},
+	{5, F_U64, F(bytes), 0, UINT64_MAX},
+	{6, F_I64, F(uploaded_ms), 0, 0},
+	F_STR(7, content_type),
+	{8, F_BYTES, F(name), 0, FILE_NAME_BYTES_MAX},
+	F_STR(9, origin_sandbox),
+	{10, F_BYTES, F(origin_path), 0, FILE_PATH_BYTES_MAX},
+};
+
+static const struct record_type file_type = {"file", 1, sizeof(struct file_rec),
+					     file_fields, N_OF(file_fields)};
+
 #define K(m) offsetof(struct key_info, m)
 
 /* is_revoked is a column: it changes without the record. */
@@ -275,6 +297,16 @@ int template_rec_encode(const struct template_rec *r, struct bytes *out)
 int template_rec_decode(struct template_rec *r, const void *cbor, size_t len)
 {
 	return codec_decode(&template_type, r, cbor, len);
+}
+
+int file_rec_encode(const struct file_rec *r, struct bytes *out)
+{
+	return codec_encode(&file_type, r, out);
+}
+
+int file_rec_decode(struct file_rec *r, const void *cbor, size_t len)
+{
+	return codec_decode(&file_type, r, cbor, len);
 }
 
 int key_rec_encode(const struct key_info *r, struct bytes *out)

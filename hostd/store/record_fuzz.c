@@ -39,15 +39,23 @@ static void good(unsigned type, struct bytes *out)
 				 .name = "normalize",
 				 .version = 1,
 				 .base = "lbb/python"};
+	struct file_rec f = {.id = "fil_a",
+			     .environment = "env",
+			     .graph = "main",
+			     .content_type = "text/plain",
+			     .origin_sandbox = "sbx_a"};
 
 	if (bytes_append(&c.result, "[1]", 3) ||
+	    bytes_append(&f.name, "a.csv", 5) ||
 	    (type == 0 && command_rec_encode(&c, out)) ||
 	    (type == 1 && sandbox_rec_encode(&s, out)) ||
 	    (type == 2 && key_rec_encode(&k, out)) ||
 	    (type == 3 && event_rec_encode(&e, out)) ||
 	    (type == 4 && snapshot_rec_encode(&n, out)) ||
-	    (type == 5 && template_rec_encode(&t, out)))
+	    (type == 5 && template_rec_encode(&t, out)) ||
+	    (type == 6 && file_rec_encode(&f, out)))
 		abort();
+	file_rec_finish(&f);
 	command_rec_finish(&c);
 }
 
@@ -126,6 +134,22 @@ static void template(const struct bytes *in)
 	bytes_finish(&out);
 }
 
+static void file(const struct bytes *in)
+{
+	struct bytes out = {0};
+	struct file_rec r, again;
+
+	if (file_rec_decode(&r, in->data, in->len))
+		return;
+	if (file_rec_encode(&r, &out) ||
+	    file_rec_decode(&again, out.data, out.len) ||
+	    again.name.len != r.name.len || again.bytes != r.bytes)
+		abort();
+	file_rec_finish(&again);
+	file_rec_finish(&r);
+	bytes_finish(&out);
+}
+
 /* A definite map whose first pair is a known version. */
 static bool is_past_first_check(const struct bytes *in)
 {
@@ -139,7 +163,7 @@ static bool is_past_first_check(const struct bytes *in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static void (*const types[])(const struct bytes *) = {
-		command, sandbox, key, event, snapshot, template};
+		command, sandbox, key, event, snapshot, template, file};
 	struct bytes in = {0};
 	unsigned type;
 

@@ -33,6 +33,7 @@ union any {
 	struct event_rec event;
 	struct snapshot_rec snapshot;
 	struct template_rec template;
+	struct file_rec file;
 };
 
 static int any_decode(const char *type, union any *r, const void *p, size_t n)
@@ -45,6 +46,8 @@ static int any_decode(const char *type, union any *r, const void *p, size_t n)
 		return snapshot_rec_decode(&r->snapshot, p, n);
 	if (!strcmp(type, "template"))
 		return template_rec_decode(&r->template, p, n);
+	if (!strcmp(type, "file"))
+		return file_rec_decode(&r->file, p, n);
 	if (!strcmp(type, "key"))
 		return key_rec_decode(&r->key, p, n);
 	assert_string_equal(type, "event");
@@ -61,6 +64,8 @@ static int any_encode(const char *type, const union any *r, struct bytes *out)
 		return snapshot_rec_encode(&r->snapshot, out);
 	if (!strcmp(type, "template"))
 		return template_rec_encode(&r->template, out);
+	if (!strcmp(type, "file"))
+		return file_rec_encode(&r->file, out);
 	if (!strcmp(type, "key"))
 		return key_rec_encode(&r->key, out);
 	return event_rec_encode(&r->event, out);
@@ -70,6 +75,8 @@ static void any_finish(const char *type, union any *r)
 {
 	if (!strcmp(type, "command"))
 		command_rec_finish(&r->command);
+	if (!strcmp(type, "file"))
+		file_rec_finish(&r->file);
 }
 
 /* ---- samples ----------------------------------------------------------------
@@ -235,7 +242,8 @@ static void flips_are_harmless(void **state)
 static void random_bytes_are_refused(void **state)
 {
 	static const char *const types[] = {"sandbox", "command",  "key",
-					    "event",   "snapshot", "template"};
+					    "event",   "snapshot", "template",
+					    "file"};
 	const int n_types = sizeof(types) / sizeof(*types);
 	int n = is_long_run() ? 4000000 : 200000;
 	_cleanup_bytes_ struct bytes b = {0};
@@ -432,6 +440,14 @@ static void samples_write(void)
 		.mem_bytes = 90ull << 20,
 		.disk_bytes = 2 << 20,
 		.sums = {.state = {0xab}, .mem = {0xcd}, .disk = {0xef}}};
+	struct file_rec file = {.id = "fil_a1b2",
+				.environment = "env_a",
+				.graph = "main",
+				.sha256 = {0xab},
+				.bytes = 3145728,
+				.uploaded_ms = 1700000000000,
+				.content_type = "text/csv; charset=utf-8",
+				.origin_sandbox = "sbx_a1b2"};
 	struct sandbox_rec s = sandbox_of(1);
 	struct command_rec c = command_of(1);
 	struct bytes b = {0};
@@ -466,6 +482,12 @@ static void samples_write(void)
 	b.len = 0;
 	snapshot_rec_encode(&n, &b);
 	sample_write("snapshot.good.hex", "of a held sandbox, with a name", &b);
+	b.len = 0;
+	bytes_append(&file.name, "r\xc3\xa9sum\xc3\xa9.csv", 12);
+	bytes_append(&file.origin_path, "out/caf\xe9", 8);
+	file_rec_encode(&file, &b);
+	file_rec_finish(&file);
+	sample_write("file.good.hex", "kept from a workspace", &b);
 	bytes_finish(&b);
 }
 

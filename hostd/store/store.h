@@ -186,6 +186,60 @@ int store_template_use(struct store *s, const struct store_begin *b,
 int store_template_list(struct store *s, const struct store_page *p,
 			store_templates_fn fn, void *ctx);
 
+/* ---- Files of graphs ---------------------------------------------------- */
+
+/* By its hash, or, when `id` is not empty, by that. */
+struct file_ref {
+	char id[ID_BYTES_MAX];
+	uint8_t sha256[HASH_BYTES];
+};
+typedef void (*store_file_fn)(void *ctx, int rc, struct file_rec *r);
+typedef void (*store_files_fn)(void *ctx, int rc, struct file_rec *r, size_t n,
+			       bool has_more);
+/*
+ * Adds it; one with its bytes that the graph has already stays, with its id and
+ * time, and takes over the name, the content type and the origin that are given
+ * (a name without bytes, a type without characters, no sandbox: not given).
+ * `b` NULL = without a key.  With one, in the same transaction: is_found and
+ * nothing else when it is there, command = id of the File.  `r` of the callback
+ * is the record as it is now, NULL with is_found.  Copies what it needs.
+ */
+typedef void (*store_file_put_fn)(void *ctx, int rc,
+				  const struct store_found *f, bool is_new,
+				  struct file_rec *r);
+int store_file_put(struct store *s, const struct store_begin *b,
+		   const struct file_rec *r, store_file_put_fn fn, void *ctx);
+/* -ENOENT; -EBADMSG: the record cannot be read. */
+int store_file_get(struct store *s, const char *environment, const char *graph,
+		   const struct file_ref *ref, store_file_fn fn, void *ctx);
+/* All of them, in this order; -ENOENT: n = place of the first that is not
+ * there. */
+int store_file_find(struct store *s, const char *environment, const char *graph,
+		    const struct file_ref *refs, size_t n, store_files_fn fn,
+		    void *ctx);
+/* is_last: nobody has these bytes any more. */
+typedef void (*store_file_gone_fn)(void *ctx, int rc, bool is_last);
+int store_file_delete(struct store *s, const char *environment,
+		      const char *graph, const uint8_t sha256[HASH_BYTES],
+		      store_file_gone_fn fn, void *ctx);
+/* Looks only: rc 0, and is_last as above. */
+int store_file_unused(struct store *s, const uint8_t sha256[HASH_BYTES],
+		      store_file_gone_fn fn, void *ctx);
+/* Newest first; `name` of the page: of this name only; its cursor is the seq of
+ * the last one, in decimal. */
+int store_file_list(struct store *s, const struct store_page *p,
+		    store_files_fn fn, void *ctx);
+/* At the start: hashes that have a File, each once.  Synchronous; a negative
+ * value of `fn` ends it.  0 or -errno. */
+int store_file_hashes(struct store *s,
+		      int (*fn)(void *ctx, const uint8_t sha256[HASH_BYTES]),
+		      void *ctx);
+/* The key alone: what was done under it is in `sandbox`, and `value` (shorter
+ * than an id) comes back as store_found.command. */
+int store_key_put(struct store *s, const struct store_begin *b,
+		  const char *sandbox, const char *value, store_begin_fn fn,
+		  void *ctx);
+
 /*
  * At start, before anything else runs: every sandbox and command that is not
  * final ends `lost` with `reason` (END_DAEMON_RESTART or, where the record's

@@ -43,23 +43,30 @@ void fixture_close(struct fixture *f)
 	f->store = NULL;
 }
 
-void fixture_finish(struct fixture *f)
+/* Folders of two levels, at most. */
+static void remove_all(const char *dir)
 {
-	DIR *d;
+	DIR *d = opendir(dir);
 	struct dirent *ent;
 	char path[400];
 
-	fixture_close(f);
-	loop_destroy(f->loop);
-	d = opendir(f->dir);
 	while (d && (ent = readdir(d))) {
-		snprintf(path, sizeof(path), "%s/%s", f->dir, ent->d_name);
-		if (ent->d_name[0] != '.' && unlink(path))
-			rmdir(path);
+		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, ".."))
+			continue;
+		snprintf(path, sizeof(path), "%.100s/%.255s", dir, ent->d_name);
+		if (unlink(path))
+			remove_all(path);
 	}
 	if (d)
 		closedir(d);
-	assert_int_equal(rmdir(f->dir), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+void fixture_finish(struct fixture *f)
+{
+	fixture_close(f);
+	loop_destroy(f->loop);
+	remove_all(f->dir);
 }
 
 struct sandbox_rec sandbox_of(int n)

@@ -94,6 +94,8 @@ GOOD = {
     "file-more": ("", FILE_MORE, 3, {}),
     "file-done": ("", FILE_DONE, 3, {1: 1, 3: 8}),
     "file-done-more": ("names follow", FILE_DONE, 1, {1: 1, 3: 0, 4: True}),
+    "file-done-stamp": ("of a file that did not change", FILE_DONE, 3,
+                        {1: 1, 3: 8, 5: bytes(range(32))}),
     "file-done-full": ("", FILE_DONE, 3, {
         1: 7, 2: "the sandbox's disk is full"}),
 }

@@ -206,7 +206,8 @@ def all_steps():
     with open(f"{TOP}/hostd/link/maker_die_test.c") as f:
         made = set(re.findall(r"\{\"(make\.\w+)\"", f.read()))
     rows = set()
-    for path in glob.glob(f"{TOP}/tests/system/test_27_*.py"):
+    for path in (*glob.glob(f"{TOP}/tests/system/test_27_*.py"),
+                 f"{TOP}/tests/system/test_32_graph_files.py"):
         with open(path) as f:
             rows |= set(re.findall(r"^    \(\w+, \"([\w.]+)\", \"", f.read(),
                                    re.M))

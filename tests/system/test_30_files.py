@@ -330,7 +330,7 @@ def callers():
     equal(r.status, 200, r)
     r = c.call("PUT", CONTENT, b"", query={"sandbox": b, "path": "k",
                                            "source_sha256": "0" * 64})
-    refused(r, 400, "invalid_request", "source_sha256")
+    refused(r, 400, "missing_idempotency_key", "Idempotency-Key")
     equal(remove(c, b, "k").status, 200)
 
 

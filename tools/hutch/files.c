@@ -31,9 +31,9 @@ static int no_memory(struct err *e)
 
 /* ---- paths -------------------------------------------------------------- */
 
-static int call_path(struct cli *c, struct bytes *out, const char *route,
-		     const char *sandbox, const char *path, const char *more,
-		     const char *value)
+int files_path(struct cli *c, struct bytes *out, const char *route,
+	       const char *sandbox, const char *path, const char *more,
+	       const char *value)
 {
 	_cleanup_bytes_ struct bytes hex = {0};
 	bool is_text = !path || utf8_is_valid(path, strlen(path));
@@ -55,7 +55,7 @@ static bool is_shown(uint32_t cp)
 	       !(cp >= 0x2060 && cp <= 0x206f) && cp != 0xfeff;
 }
 
-static void print_name(const uint8_t *p, size_t len)
+void files_print_name(const uint8_t *p, size_t len)
 {
 	while (len) {
 		uint32_t cp = 0;
@@ -102,7 +102,7 @@ static void say(const struct cli *c, const struct answer *a, const char *word)
 		return;
 	}
 	if (!path_bytes(a->root, &path))
-		print_name(path.data, path.len);
+		files_print_name(path.data, path.len);
 	printf("%s\n", word);
 }
 
@@ -117,8 +117,8 @@ static int list_path(void *ctx, const char *cursor, struct bytes *out)
 {
 	const struct listing *l = ctx;
 
-	return call_path(l->c, out, FILES, l->sandbox, l->path, "cursor",
-			 cursor);
+	return files_path(l->c, out, FILES, l->sandbox, l->path, "cursor",
+			  cursor);
 }
 
 static bool print_row(void *ctx, struct json_span f)
@@ -133,7 +133,7 @@ static bool print_row(void *ctx, struct json_span f)
 	       answer_int(f, "size", 0),
 	       answer_text(f, "modified_at", at, sizeof(at), "-"));
 	if (!path_bytes(f, &path))
-		print_name(path.data, path.len);
+		files_print_name(path.data, path.len);
 	printf("%s\n", strcmp(type, "directory") ? "" : "/");
 	return true;
 }
@@ -149,10 +149,17 @@ int files_list(struct cli *c, const char *const *words, size_t n, struct err *e)
 
 /* ---- get ---------------------------------------------------------------- */
 
+struct getting {
+	struct cli *c;
+	const char *const *words;
+};
+
 /* Part by part: one that is shorter than a whole one is the last. */
-static int get_into(struct cli *c, const char *const *words, int fd,
-		    const char *name, struct err *e)
+static int get_into(void *ctx, int fd, const char *name, struct err *e)
 {
+	const struct getting *g = ctx;
+	struct cli *c = g->c;
+	const char *const *words = g->words;
 	size_t len = GP_FILE_BYTES_MAX;
 	uint64_t offset = 0;
 
@@ -163,8 +170,8 @@ static int get_into(struct cli *c, const char *const *words, int fd,
 		int rc;
 
 		snprintf(text, sizeof(text), "%" PRIu64, offset);
-		if (call_path(c, &path, CONTENT, words[0], words[1], "offset",
-			      text))
+		if (files_path(c, &path, CONTENT, words[0], words[1], "offset",
+			       text))
 			return no_memory(e);
 		if (cli_call_bytes(c, "GET", (char *)path.data, NULL, NULL, &a,
 				   e))
@@ -179,15 +186,15 @@ static int get_into(struct cli *c, const char *const *words, int fd,
 	return 0;
 }
 
-int files_get(struct cli *c, const char *const *words, size_t n, struct err *e)
+int files_into(const char *file,
+	       int (*fn)(void *ctx, int fd, const char *name, struct err *e),
+	       void *ctx, struct err *e)
 {
-	const char *file = n > 2 ? words[2] : "-";
 	char temp[CLI_PATH_BYTES_MAX];
 	int fd, rc;
 
-	c->http.timeout_ms = FILES_WAIT_MS;
 	if (!strcmp(file, "-"))
-		return get_into(c, words, STDOUT_FILENO, "standard output", e);
+		return fn(ctx, STDOUT_FILENO, "standard output", e);
 	if (snprintf(temp, sizeof(temp), "%s.XXXXXX", file) >=
 	    (int)sizeof(temp))
 		return err_set(e, ERR_INVALID_REQUEST, NULL,
@@ -196,7 +203,7 @@ int files_get(struct cli *c, const char *const *words, size_t n, struct err *e)
 	if (fd < 0)
 		return err_set(e, ERR_NOT_FOUND, NULL, "%s: %s", file,
 			       strerror(errno));
-	rc = get_into(c, words, fd, file, e);
+	rc = fn(ctx, fd, file, e);
 	if (!rc && (fchmod(fd, 0644) || rename(temp, file)))
 		rc = err_set(e, ERR_INTERNAL, NULL, "%s: %s", file,
 			     strerror(errno));
@@ -204,6 +211,14 @@ int files_get(struct cli *c, const char *const *words, size_t n, struct err *e)
 		unlink(temp);
 	fd_close(&fd);
 	return rc;
+}
+
+int files_get(struct cli *c, const char *const *words, size_t n, struct err *e)
+{
+	struct getting g = {c, words};
+
+	c->http.timeout_ms = FILES_WAIT_MS;
+	return files_into(n > 2 ? words[2] : "-", get_into, &g, e);
 }
 
 /* ---- put, del ----------------------------------------------------------- */
@@ -227,7 +242,7 @@ int files_put(struct cli *c, const char *const *words, size_t n, struct err *e)
 	/* With a key it is sent again when a kept connection was closed. */
 	if (cli_key_make(&key, made, "file", e))
 		return -1;
-	if (call_path(c, &path, CONTENT, words[0], words[2], NULL, NULL))
+	if (files_path(c, &path, CONTENT, words[0], words[2], NULL, NULL))
 		return no_memory(e);
 	if (cli_call(c, "PUT", (char *)path.data, &data, key, &a, e))
 		return -1;
@@ -242,7 +257,7 @@ int files_del(struct cli *c, const char *const *words, size_t n, struct err *e)
 
 	(void)n;
 	c->http.timeout_ms = FILES_WAIT_MS;
-	if (call_path(c, &path, FILES, words[0], words[1], NULL, NULL))
+	if (files_path(c, &path, FILES, words[0], words[1], NULL, NULL))
 		return no_memory(e);
 	if (cli_call(c, "DELETE", (char *)path.data, NULL, NULL, &a, e))
 		return -1;

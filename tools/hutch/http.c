@@ -13,11 +13,12 @@
 
 #define TIMEOUT_MS_DEFAULT 60000
 #define POLL_SLICE_MS	   200
+#define SEND_BYTES	   65536
 
 void http_init_socket(struct http *h, const char *path)
 {
 	memset(h, 0, sizeof(*h));
-	h->fd = -1;
+	h->fd = h->file.fd = -1;
 	h->timeout_ms = TIMEOUT_MS_DEFAULT;
 	snprintf(h->socket, sizeof(h->socket), "%s", path);
 }
@@ -157,6 +158,67 @@ static int send_all(struct http *h, const void *data, size_t len)
 	return 0;
 }
 
+/* ---- a body from a file ---------------------------------------------------
+ */
+
+static int file_head(const struct http *h, struct bytes *b)
+{
+	int rc = bytes_printf(b, "Content-Type: %s\r\n", h->file.type);
+
+	if (rc)
+		return rc;
+	return h->file.bytes == UINT64_MAX
+		       ? bytes_printf(b, "Transfer-Encoding: chunked\r\n")
+		       : bytes_printf(b, "Content-Length: %llu\r\n",
+				      (unsigned long long)h->file.bytes);
+}
+
+/* Bytes read, 0 at the end. */
+static ssize_t file_read(const struct http *h, void *dst, size_t len)
+{
+	ssize_t n;
+
+	do {
+		if (h->is_cancelled && *h->is_cancelled)
+			return -EINTR;
+		n = read(h->file.fd, dst, len);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+static int file_send(struct http *h)
+{
+	static char buf[SEND_BYTES];
+	bool is_chunked = h->file.bytes == UINT64_MAX;
+	uint64_t left = h->file.bytes;
+	char size[24];
+	int rc = 0;
+
+	while (!rc && left) {
+		ssize_t n = file_read(h, buf,
+				      left < sizeof(buf) ? (size_t)left
+							 : sizeof(buf));
+
+		if (n < 0)
+			return (int)n;
+		if (!n)
+			return is_chunked ? send_all(h, "0\r\n\r\n", 5)
+					  : -ENODATA;
+		if (is_chunked) {
+			snprintf(size, sizeof(size), "%zx\r\n", (size_t)n);
+			rc = send_all(h, size, strlen(size));
+		} else {
+			left -= (uint64_t)n;
+		}
+		if (!rc)
+			rc = send_all(h, buf, (size_t)n);
+		if (!rc && is_chunked)
+			rc = send_all(h, "\r\n", 2);
+	}
+	/* It may have been refused before its end: the answer says why. */
+	return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
+}
+
 static int send_request(struct http *h, const char *method, const char *path,
 			const char *headers, const struct bytes *body)
 {
@@ -167,6 +229,10 @@ static int send_request(struct http *h, const char *method, const char *path,
 			  h->prefix, path, h->host[0] ? h->host : "localhost",
 			  h->host[0] ? ":" : "", h->host[0] ? h->port : "",
 			  headers);
+	if (!rc && h->more_headers)
+		rc = bytes_printf(&b, "%s", h->more_headers);
+	if (!rc && h->file.fd >= 0)
+		rc = file_head(h, &b);
 	if (!rc && body)
 		rc = bytes_printf(&b,
 				  "Content-Type: application/json\r\n"
@@ -176,7 +242,9 @@ static int send_request(struct http *h, const char *method, const char *path,
 		rc = bytes_append(&b, "\r\n", 2);
 	if (!rc && body)
 		rc = bytes_append(&b, body->data, body->len);
-	return rc ? rc : send_all(h, b.data, b.len);
+	if (!rc)
+		rc = send_all(h, b.data, b.len);
+	return rc || h->file.fd < 0 ? rc : file_send(h);
 }
 
 bool http_header(const struct http_reply *r, const char *name, char *dst,
@@ -321,8 +389,8 @@ int http_call(struct http *h, const char *method, const char *path,
 	      const char *headers, const struct bytes *body, bool is_repeatable,
 	      struct http_reply *ret)
 {
-	bool may_repeat =
-		h->fd >= 0 && (is_repeatable || !strcmp(method, "GET"));
+	bool may_repeat = h->fd >= 0 && h->file.fd < 0 &&
+			  (is_repeatable || !strcmp(method, "GET"));
 	int rc;
 
 	for (;;) {

@@ -27,6 +27,15 @@ struct http {
 	/* Called with the body so far each time a piece of it arrived. */
 	void (*on_body)(void *ctx, const struct bytes *body); /* or NULL */
 	void *on_body_ctx;
+	/* Whole lines for the next calls, or NULL. */
+	const char *more_headers;
+	/* In place of a body, of the next call; fd -1 = none.  bytes
+	 * UINT64_MAX: to its end, in chunks.  Sent once. */
+	struct {
+		int fd;
+		uint64_t bytes;
+		const char *type;
+	} file;
 };
 
 struct http_reply {

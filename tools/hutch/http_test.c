@@ -92,6 +92,86 @@ static void a_body_in_chunks(void **state)
 	}
 }
 
+/* Reads a request until it ends with `last`, and answers 200. */
+struct taker {
+	int fd;
+	const char *last;
+	char request[400000];
+	size_t len;
+};
+
+static void *take(void *arg)
+{
+	struct taker *t = arg;
+	size_t n = strlen(t->last);
+	ssize_t got;
+
+	while ((got = recv(t->fd, t->request + t->len,
+			   sizeof(t->request) - 1 - t->len, 0)) > 0) {
+		t->len += (size_t)got;
+		if (t->len >= n && !memcmp(t->request + t->len - n, t->last, n))
+			break;
+	}
+	send(t->fd, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 38,
+	     MSG_NOSIGNAL);
+	close(t->fd);
+	return NULL;
+}
+
+static int upload(struct taker *t, uint64_t bytes, size_t len)
+{
+	FILE *f = tmpfile();
+	struct http_reply r;
+	struct http h;
+	pthread_t thread;
+	int fds[2], rc;
+
+	http_init_socket(&h, "/nowhere");
+	h.timeout_ms = 3000;
+	for (size_t i = 0; i < len; i++)
+		fputc(i + 1 == len ? 'z' : 'a', f);
+	rewind(f);
+	fflush(f);
+	h.file.fd = fileno(f);
+	h.file.bytes = bytes;
+	h.file.type = "text/x";
+	h.more_headers = "Range: bytes=0-1\r\n";
+	t->len = 0;
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	h.fd = fds[0];
+	t->fd = fds[1];
+	pthread_create(&thread, NULL, take, t);
+	rc = http_call(&h, "POST", "/x", "", NULL, false, &r);
+	http_finish(&h);
+	pthread_join(thread, NULL);
+	t->request[t->len] = 0;
+	if (!rc)
+		http_reply_finish(&r);
+	fclose(f);
+	return rc;
+}
+
+static void a_body_from_a_file(void **state)
+{
+	static struct taker t = {.last = "z"};
+
+	(void)state;
+	assert_int_equal(upload(&t, 200000, 200000), 0);
+	assert_non_null(strstr(t.request, "Content-Length: 200000\r\n"));
+	assert_non_null(strstr(t.request, "Content-Type: text/x\r\n"));
+	assert_non_null(strstr(t.request, "Range: bytes=0-1\r\n"));
+	assert_int_equal(strlen(strstr(t.request, "\r\n\r\n")), 200004);
+	/* Shorter than it was: not sent as if it were whole. */
+	assert_int_equal(upload(&t, 9, 5), -ENODATA);
+	t.last = "0\r\n\r\n";
+	assert_int_equal(upload(&t, UINT64_MAX, 65537), 0);
+	assert_non_null(strstr(t.request, "Transfer-Encoding: chunked\r\n"));
+	assert_non_null(strstr(t.request, "\r\n\r\n10000\r\naaa"));
+	assert_non_null(strstr(t.request, "a\r\n1\r\nz\r\n0\r\n\r\n"));
+	assert_int_equal(upload(&t, UINT64_MAX, 0), 0);
+}
+
 static void no_body(void **state)
 {
 	struct http_reply r;
@@ -193,6 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_body_by_length),
 		cmocka_unit_test(a_body_in_chunks),
+		cmocka_unit_test(a_body_from_a_file),
 		cmocka_unit_test(no_body),
 		cmocka_unit_test(what_a_broken_server_says),
 		cmocka_unit_test(a_head_without_end),

@@ -58,6 +58,8 @@ static const struct command {
 	 cmd_sandbox},
 	{"template", "save code, limits and config to run by name",
 	 cmd_template},
+	{"file", "Files of a graph: put, list, get, rm, keep, import",
+	 cmd_file},
 	{"snapshot", "keep what a sandbox is: create, ls, verify, rm",
 	 cmd_snapshot},
 	{"df", "show what takes space, by kind", cmd_df},

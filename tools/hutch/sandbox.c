@@ -159,6 +159,8 @@ static int create_call(struct sandbox_verb *v, uint64_t wait_ms,
 	rc = put_naming(&j, v, e);
 	if (!rc)
 		rc = source_put_env(&j, &v->env, e);
+	if (!rc)
+		rc = source_put_seeds(&j, &v->seeds, e);
 	json_out_u64(&j, "wait_ms", wait_ms);
 	json_out_end(&j, '}');
 	if (!rc)
@@ -368,6 +370,9 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		{"no-name", NULL, OPT_FLAG, &v.is_no_name, 0, 0, "none", "set"},
 		{"no-labels", NULL, OPT_FLAG, &v.is_no_labels, 0, 0, "none",
 		 "set"},
+		{"file", "HASH:PATH", OPT_LIST, &v.seeds, 0, 0,
+		 "a File of the graph (hutch file) in /workspace; many times",
+		 "create"},
 		{"env", "NAME=VALUE", OPT_LIST, &v.env, 0, 0,
 		 "variable; may come many times", "create, exec, run"},
 		{"cwd", "DIR", OPT_TEXT, &v.cwd, 0, 0,

@@ -12,7 +12,7 @@ struct sandbox_verb {
 		*config, *name;
 	bool is_no_name, is_no_labels;
 	uint64_t memory_mib, vcpus, disk_mib, idle_ms, expires_ms, timeout_ms;
-	struct opt_list env, labels;
+	struct opt_list env, labels, seeds;
 	struct args args;
 	const char *program; /* of exec, for its errors */
 	char made_key[CLI_KEY_BYTES];

@@ -191,6 +191,29 @@ int source_put_labels(struct json_out *j, const struct opt_list *labels,
 	return put_pairs(j, &p, e);
 }
 
+int source_put_seeds(struct json_out *j, const struct opt_list *seeds,
+		     struct err *e)
+{
+	if (!seeds->n)
+		return 0;
+	json_out_begin(j, "files", '[');
+	for (size_t i = 0; i < seeds->n; i++) {
+		const char *item = seeds->items[i], *colon = strchr(item, ':');
+		size_t len = colon ? (size_t)(colon - item) : 0;
+
+		if (!len || !colon[1] || !utf8_is_valid(item, strlen(item)))
+			return err_set(e, ERR_INVALID_REQUEST, "file",
+				       "--file %s: expected HASH:PATH", item);
+		json_out_begin(j, NULL, '{');
+		json_out_text(j, strncmp(item, "fil_", 4) ? "sha256" : "id",
+			      item, len);
+		json_out_str(j, "path", colon + 1);
+		json_out_end(j, '}');
+	}
+	json_out_end(j, ']');
+	return 0;
+}
+
 static void add_limits(struct json_out *j, const struct source *s)
 {
 	if (!s->memory_mib && !s->vcpus && !s->disk_mib)
@@ -233,6 +256,8 @@ int source_body(const struct source *s, uint64_t wait_ms, struct bytes *out,
 		rc = add_json(&j, "config", s->config, e);
 	if (!rc)
 		rc = source_put_env(&j, &s->env, e);
+	if (!rc)
+		rc = source_put_seeds(&j, &s->seeds, e);
 	if (s->timeout_ms)
 		json_out_u64(&j, "timeout_ms", s->timeout_ms);
 	add_limits(&j, s);

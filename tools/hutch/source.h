@@ -14,7 +14,7 @@ struct source {
 	const char *input, *config, *template_name;
 	/* 0 = the daemon's default */
 	uint64_t memory_mib, vcpus, disk_mib, timeout_ms;
-	struct opt_list env;
+	struct opt_list env, seeds;
 	bool is_in_held; /* the sandbox is there: no template, no limits */
 };
 
@@ -33,6 +33,10 @@ int source_put_labels(struct json_out *j, const struct opt_list *labels,
  * time-out of `s`, as members. */
 int source_put_template(struct json_out *j, const struct source *s,
 			struct err *e);
+
+/* --file HASH:PATH, or fil_...:PATH, as the member `files`; the same. */
+int source_put_seeds(struct json_out *j, const struct opt_list *seeds,
+		     struct err *e);
 
 /* What a file holds, "-" = standard input.  0 or -1 with `e`. */
 int source_read_file(const char *path, struct bytes *out, struct err *e);

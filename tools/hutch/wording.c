@@ -14,6 +14,8 @@ static const struct {
 	{"run.input", "--input", ""},
 	{"run.config", "--config", ""},
 	{"run.env", "--env", ""},
+	{"run.files", "--file", ""},
+	{"files", "--file", ""},
 	{"run.template", "--template", ""},
 	{"limits.memory_mib", "--memory", ""},
 	{"limits.vcpus", "--vcpus", ""},

@@ -8,6 +8,8 @@ static uint64_t limit_bytes(const struct config *c, enum space_kind k)
 {
 	if (k == SPACE_SNAPSHOTS)
 		return c->snapshots_max_mib << 20;
+	if (k == SPACE_FILES)
+		return c->files_max_mib << 20;
 	return k == SPACE_STOPPED ? c->stopped_max_mib << 20 : 0;
 }
 

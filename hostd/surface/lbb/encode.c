@@ -9,6 +9,7 @@
  */
 #include "../../http/utf8.h"
 #include "lbb.h"
+#include <stdio.h>
 
 void lbb_list_begin(struct json_out *j)
 {
@@ -53,6 +54,31 @@ static void put_hash(struct json_out *j, const char *key,
 		json_out_hex(j, key, hash, HASH_BYTES);
 	else
 		json_out_null(j, key);
+}
+
+/* LBB-158 */
+void lbb_put_file(struct json_out *j, const char *key, const struct file_rec *f)
+{
+	char document[sizeof("urn:sha256:") + 2 * HASH_BYTES] = "urn:sha256:";
+
+	for (size_t i = 0; i < HASH_BYTES; i++)
+		snprintf(document + strlen(document), 3, "%02x", f->sha256[i]);
+	json_out_begin(j, key, '{');
+	json_out_str(j, "object", "graph_file");
+	json_out_str(j, "id", f->id);
+	json_out_hex(j, "sha256", f->sha256, HASH_BYTES);
+	json_out_text(j, "name", f->name.data, f->name.len);
+	json_out_str(j, "content_type", f->content_type);
+	json_out_u64(j, "bytes", f->bytes);
+	json_out_str(j, "document", document);
+	json_out_time(j, "uploaded_at", f->uploaded_ms);
+	if (*f->origin_sandbox) {
+		json_out_begin(j, "origin", '{');
+		json_out_str(j, "sandbox", f->origin_sandbox);
+		lbb_put_path(j, f->origin_path.data, f->origin_path.len);
+		json_out_end(j, '}');
+	}
+	json_out_end(j, '}');
 }
 
 /* `id` and `version`: of a saved template. */

@@ -3,10 +3,9 @@
  *
  * A path is text in `path`, or the bytes of one that is not UTF-8 in
  * `path_hex`; lists give the latter only where it is needed.  Contents are raw
- * bodies, both ways, of at most 4 MiB.
+ * bodies, both ways, of at most 4 MiB.  A write with source_sha256 is an import
+ * (graph_files.c).
  */
-#include "../../http/json_str.h"
-#include "../../http/utf8.h"
 #include "lbb.h"
 #include "log.h"
 #include <openssl/evp.h>
@@ -18,67 +17,12 @@ static const char *const type_names[] = {
 	[GP_TYPE_SOCKET] = "socket",   [GP_TYPE_DEVICE] = "device",
 };
 
-/* ---- parameters --------------------------------------------------------- */
-
-/* Bytes of a query parameter in hex; their number, or -1. */
-static int64_t hex_bytes(const char *text, uint8_t *dst, size_t cap)
-{
-	size_t n = strlen(text);
-
-	if (n % 2 || n / 2 > cap)
-		return -1;
-	for (size_t i = 0; i < n; i += 2) {
-		int hi = json_hex((uint8_t)text[i]);
-		int lo = json_hex((uint8_t)text[i + 1]);
-
-		if (hi < 0 || lo < 0)
-			return -1;
-		dst[i / 2] = (uint8_t)(hi << 4 | lo);
-	}
-	return (int64_t)(n / 2);
-}
-
-/* path or path_hex; `is_needed`: one of them, and not the workspace. */
 static int path_of(struct request *r, bool is_needed, struct file_path *ret)
 {
-	const char *text = query_get(&r->query, "path");
-	const char *hex = query_get(&r->query, "path_hex");
-	uint8_t bytes[GP_FILE_PATH_BYTES_MAX + sizeof("/workspace/")];
-	int64_t len = 0;
-	struct err e;
-	int rc;
-
-	if (text && hex)
-		rc = err_set(&e, ERR_INVALID_REQUEST, "path_hex",
-			     "path and path_hex are the same: give one");
-	else if (hex && (len = hex_bytes(hex, bytes, sizeof(bytes))) < 0)
-		rc = err_set(&e, ERR_PATH_INVALID, "path_hex",
-			     "path_hex is not the bytes of a path in "
-			     "hexadecimal, at most %zu of them",
-			     sizeof(bytes));
-	else if (is_needed && !text && !hex)
-		rc = err_set(&e, ERR_INVALID_REQUEST, "path",
-			     "the query parameter path is missing");
-	else if (hex)
-		rc = file_path_clean(bytes, (size_t)len, ret, &e);
-	else
-		rc = file_path_clean(text ? text : "", text ? strlen(text) : 0,
-				     ret, &e);
-	if (!rc && is_needed && !ret->len)
-		rc = err_set(&e, ERR_PATH_INVALID, "path",
-			     "the path names the workspace itself");
-	if (rc)
-		reply_err(r, &e);
-	return rc;
+	return lbb_path(r, "path", "path_hex", is_needed, ret);
 }
 
 /* ---- answers ------------------------------------------------------------ */
-
-static void put_path(struct json_out *j, const void *path, size_t len)
-{
-	if (json_out_text(j, "path", path, len))
-		json_out_hex(j, "path_hex", path, len);
-}
 
 static void put_entry(struct json_out *j, const struct file_path *folder,
 		      const struct file_entry *e)
@@ -102,7 +46,7 @@ static void put_entry(struct json_out *j, const struct file_path *folder,
 	snprintf(mode, sizeof(mode), "%04o", e->mode);
 	json_out_begin(j, NULL, '{');
 	json_out_str(j, "object", "file");
-	put_path(j, path, len);
+	lbb_put_path(j, path, len);
 	json_out_text(j, "name", name, name_len);
 	json_out_str(j, "type", type_names[e->type]);
 	json_out_u64(j, "size", e->size);
@@ -170,7 +114,7 @@ static bool done_begin(struct request *r, const struct err *e,
 		return false; /* it was good before */
 	json_out_begin(j, NULL, '{');
 	json_out_str(j, "object", "file");
-	put_path(j, path.text, path.len);
+	lbb_put_path(j, path.text, path.len);
 	return true;
 }
 
@@ -237,7 +181,7 @@ void lbb_files(struct request *r)
 	const char *cursor = query_get(&r->query, "cursor");
 	struct file_spec spec = {.op = GP_FILE_LIST};
 	uint8_t after[GP_FILE_NAME_BYTES_MAX];
-	int64_t n = cursor ? hex_bytes(cursor, after, sizeof(after)) : 0;
+	int64_t n = cursor ? lbb_hex_bytes(cursor, after, sizeof(after)) : 0;
 	struct file_path path;
 	uint64_t limit;
 	struct err e = {0};
@@ -289,7 +233,9 @@ void lbb_file_write(struct request *r)
 				 .data_len = r->body.len};
 	struct file_path path;
 
-	if (!path_of(r, true, &path))
+	if (query_get(&r->query, "source_sha256"))
+		lbb_file_import(r);
+	else if (!path_of(r, true, &path))
 		ask(r, &spec, &path, on_written);
 }
 

@@ -45,6 +45,12 @@ void engine_file_abandon(struct engine *e, struct filing *f)
 	abort();
 }
 
+void lbb_file_import(struct request *r)
+{
+	(void)r;
+	abort();
+}
+
 void request_drop(struct request *r)
 {
 	(void)r;

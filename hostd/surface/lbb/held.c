@@ -11,15 +11,6 @@
 
 /* ---- create ----------------------------------------------------------- */
 
-static int not_yet(void *ctx, const char *path, struct json_span v,
-		   struct err *e)
-{
-	(void)ctx;
-	(void)v;
-	return err_set(e, ERR_INVALID_REQUEST, path,
-		       "%s cannot be given to a sandbox in this version", path);
-}
-
 static const struct decode_field create_fields[] = {
 	{"template", work_template},
 	{"limits", work_limits},
@@ -30,7 +21,7 @@ static const struct decode_field create_fields[] = {
 	{"wait_ms", work_wait},
 	{"name", work_name},
 	{"labels", work_labels},
-	{"files", not_yet},
+	{"files", work_files},
 };
 
 static void on_created(void *ctx, const struct err *e,
@@ -86,6 +77,8 @@ void lbb_create_held(struct request *r, struct json_span body)
 	spec.env = w->env;
 	spec.name = (const char *)w->name.data;
 	spec.labels = (const char *)w->labels.data;
+	spec.seeds = w->seeds;
+	spec.n_seeds = w->n_seeds;
 	spec.wait_ms = w->wait_ms;
 	work_asked(r, engine_sandbox_create(r->services->engine, &r->caller,
 					    &spec, on_created, r, &w->waiter));

@@ -28,6 +28,12 @@
 /* The same with stdin, every character of it escaped. */
 #define LBB_COMMAND_BODY_BYTES_MAX (8u << 20)
 
+#define LBB_FILES_PAGE_MAX     1000
+#define LBB_FILES_PAGE_DEFAULT 100
+/* Of an upload, whatever file_max_mib says. */
+#define LBB_UPLOAD_BYTES_MAX (1ull << 40)
+#define LBB_SHA256_CHARS     64
+
 /* Exact in JSON of all clients, with a whole read behind it. */
 #define LBB_FILE_OFFSET_MAX ((1ull << 53) - GP_FILE_BYTES_MAX)
 
@@ -58,6 +64,13 @@ void lbb_files(struct request *r);
 void lbb_file_read(struct request *r);
 void lbb_file_write(struct request *r);
 void lbb_file_delete(struct request *r);
+/* graph_files.c */
+void lbb_upload(struct request *r); /* or keep, by source_sandbox */
+void lbb_graph_files(struct request *r);
+void lbb_graph_file_record(struct request *r);
+void lbb_graph_file_content(struct request *r);
+void lbb_graph_file_delete(struct request *r);
+void lbb_file_import(struct request *r);
 /* commands.c */
 void lbb_commands(struct request *r);
 void lbb_command_get(struct request *r);
@@ -79,7 +92,19 @@ void service_metrics(struct request *r);
 /* errors_page.c */
 void service_errors(struct request *r);
 
+/* paths.c: a path of a workspace in the query, as text or in hexadecimal;
+ * `is_needed`: one of them, and not the workspace.  0, or the request was
+ * answered and -1. */
+int lbb_path(struct request *r, const char *param, const char *hex_param,
+	     bool is_needed, struct file_path *ret);
+/* Bytes in hexadecimal: their number, or -1. */
+int64_t lbb_hex_bytes(const char *text, uint8_t *dst, size_t cap);
+/* "path", and "path_hex" when it is not UTF-8. */
+void lbb_put_path(struct json_out *j, const void *path, size_t len);
+
 /* encode.c */
+void lbb_put_file(struct json_out *j, const char *key,
+		  const struct file_rec *f);
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s);
 void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s);
 void lbb_put_template(struct json_out *j, const struct template_rec *t,

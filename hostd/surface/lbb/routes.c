@@ -22,11 +22,21 @@ static const char *const p_files[] = {"sandbox", "path",   "path_hex",
 static const char *const p_file_read[] = {"sandbox", "path",  "path_hex",
 					  "offset",  "limit", NULL};
 static const char *const p_file[] = {"sandbox", "path", "path_hex", NULL};
+static const char *const p_file_write[] = {"sandbox", "path", "path_hex",
+					   "source_sha256", NULL};
+static const char *const p_upload[] = {"name", "source_sandbox", "source_path",
+				       "source_path_hex", NULL};
+static const char *const p_graph_files[] = {"limit", "after", "name", NULL};
+static const char *const p_graph_file[] = {"sha256", NULL};
+static const char *const p_graph_file_delete[] = {"sha256", "confirm", NULL};
 static const char *const p_templates[] = {"name",  "template", "versions",
 					  "limit", "cursor",   NULL};
 static const char *const p_template[] = {"name", "template", NULL};
 
-#define V1 (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
+/* Files of a graph are there also where sandboxes are not enabled. */
+#define GRAPH	  (ROUTE_KEY | ROUTE_GRAPH)
+#define GRAPH_END (GRAPH | ROUTE_ALWAYS)
+#define V1	  (ROUTE_KEY | ROUTE_GRAPH | ROUTE_SANDBOX)
 /* What reads, or ends something, is answered while the daemon drains. */
 #define V1_END (V1 | ROUTE_ALWAYS)
 
@@ -73,7 +83,17 @@ static const struct route routes[] = {
 	{HTTP_GET, "/v1/sandboxes/files/content", "readFile", V1_END, 0,
 	 p_file_read, lbb_file_read},
 	{HTTP_PUT, "/v1/sandboxes/files/content", "writeFile", V1 | ROUTE_RAW,
-	 GP_FILE_BYTES_MAX, p_file, lbb_file_write},
+	 GP_FILE_BYTES_MAX, p_file_write, lbb_file_write},
+	{HTTP_POST, "/v1/files", "uploadFile", GRAPH | ROUTE_STREAM,
+	 LBB_UPLOAD_BYTES_MAX, p_upload, lbb_upload},
+	{HTTP_GET, "/v1/files", "listGraphFiles", GRAPH_END, 0, p_graph_files,
+	 lbb_graph_files},
+	{HTTP_GET, "/v1/files/record", "getGraphFile", GRAPH_END, 0,
+	 p_graph_file, lbb_graph_file_record},
+	{HTTP_GET, "/v1/files/content", "readGraphFile", GRAPH_END, 0,
+	 p_graph_file, lbb_graph_file_content},
+	{HTTP_DELETE, "/v1/files", "deleteGraphFile", GRAPH_END, 0,
+	 p_graph_file_delete, lbb_graph_file_delete},
 	{HTTP_POST, "/v1/sandboxes/templates", "createTemplate",
 	 V1 | ROUTE_IDEMPOTENT, LBB_RUN_BODY_BYTES_MAX, p_none,
 	 lbb_template_save},

@@ -11,7 +11,7 @@ static const struct decode_field run_fields[] = {
 	{"code", work_code},	 {"input", work_input},
 	{"config", work_config}, {"template", work_template},
 	{"limits", work_limits}, {"timeout_ms", work_timeout},
-	{"env", work_env},
+	{"env", work_env},	 {"files", work_files},
 };
 
 static int body_run(void *ctx, const char *path, struct json_span v,
@@ -49,6 +49,8 @@ static int decode_body(struct request *r, struct work *w, struct run_spec *spec,
 		.limits = w->limits,
 		.timeout_ms = w->timeout_ms,
 		.env = w->env,
+		.seeds = w->seeds,
+		.n_seeds = w->n_seeds,
 		.wait_ms = w->wait_ms,
 	};
 	return work_hash(r, body, NULL, spec->request_hash, e);
@@ -59,9 +61,9 @@ static int decode_body(struct request *r, struct work *w, struct run_spec *spec,
 /* The engine names its spec's fields; the body has them inside `run`. */
 static void name_param(struct err *e)
 {
-	static const char *const inside[] = {"code",	  "input",    "config",
-					     "env",	  "template", "limits.",
-					     "timeout_ms"};
+	static const char *const inside[] = {
+		"code",	    "input",   "config",     "env",
+		"template", "limits.", "timeout_ms", "files["};
 	char old[ERR_PARAM_BYTES_MAX];
 
 	memcpy(old, e->param, sizeof(old));

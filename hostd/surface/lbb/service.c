@@ -12,7 +12,7 @@ static const char *const capabilities[] = {
 	"sandboxes",	       "sandboxes.run",	     "sandboxes.hold",
 	"sandboxes.stop",      "sandboxes.commands", "sandboxes.logs",
 	"sandboxes.snapshots", "sandboxes.files",    "sandboxes.templates",
-	"sandboxes.update",    "sandboxes.mcp",
+	"sandboxes.update",    "sandboxes.mcp",	     "files",
 };
 
 static void put_status(struct request *r, int status, const char *word)
@@ -215,6 +215,21 @@ static void put_snapshots(struct bytes *b, struct request *r)
 		    s.snapshots_paused_us);
 }
 
+static void put_files(struct bytes *b, struct request *r)
+{
+	struct engine_stats s;
+
+	engine_stats(r->services->engine, &s);
+	put_metrics(b,
+		    (const struct metric[]){
+			    {"graph_files", "gauge",
+			     "Files of graphs, each hash once.", s.files},
+			    {"graph_files_bytes", "gauge", "Their bytes.",
+			     s.files_bytes},
+		    },
+		    2);
+}
+
 static void put_link(struct bytes *b, struct request *r)
 {
 	struct link_stats s;
@@ -282,6 +297,7 @@ void service_metrics(struct request *r)
 	put_pool(&b, r);
 	put_link(&b, r);
 	put_snapshots(&b, r);
+	put_files(&b, r);
 	put_http(&b, r);
 	bytes_printf(&b,
 		     "# HELP hutch_start_time_seconds Unix time of the start."

@@ -23,6 +23,7 @@ void work_free(struct work *w)
 	bytes_finish_secret(&w->env_text);
 	bytes_finish_secret(&w->argv_text);
 	free(w->env);
+	free(w->seeds);
 	free(w->argv);
 	free(w);
 }

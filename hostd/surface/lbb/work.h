@@ -19,6 +19,8 @@ struct work {
 	struct bytes env_text, argv_text; /* "A=b\0C=d\0" */
 	const char **env, **argv;	  /* into them; NULL = not given */
 	size_t n_env, n_argv;
+	struct seed *seeds; /* owned */
+	size_t n_seeds;
 	const void *input, *config; /* NULL = not given */
 	size_t input_len, config_len;
 	bool has_run, has_stdin;
@@ -48,7 +50,8 @@ typedef int work_decode(void *ctx, const char *path, struct json_span v,
 			struct err *e);
 work_decode work_code, work_input, work_config, work_template, work_limits,
 	work_timeout, work_env, work_wait, work_argv, work_cwd, work_stdin,
-	work_idle, work_expires, work_snapshot, work_name, work_labels;
+	work_idle, work_expires, work_snapshot, work_name, work_labels,
+	work_files;
 
 /* The hash of the request for its Idempotency-Key; 0 or -1 with `e`. */
 int work_hash(struct request *r, struct json_span body, const char *record,
