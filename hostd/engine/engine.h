@@ -24,8 +24,9 @@ struct link;
 struct loop;
 struct engine;
 
-#define ENGINE_CODE_BYTES_MAX	  (64u << 10)
-#define ENGINE_JSON_BYTES_MAX	  (1u << 20) /* input; config */
+/* What a template may have, a call may. */
+#define ENGINE_CODE_BYTES_MAX	  TEMPLATE_CODE_BYTES_MAX
+#define ENGINE_JSON_BYTES_MAX	  TEMPLATE_CONFIG_BYTES_MAX /* input, too */
 #define ENGINE_STDIN_BYTES_MAX	  (1u << 20)
 #define ENGINE_ARGV_BYTES_MAX	  (128u << 10)
 #define ENGINE_ARGV_WORDS_MAX	  1024

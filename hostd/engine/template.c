@@ -7,7 +7,6 @@
  */
 #include "../clock.h"
 #include "engine_priv.h"
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +14,6 @@
 #define OPERATION_TEMPLATE "template"
 /* Nothing that is saved goes away: trying again soon is of no use. */
 #define RETRY_FULL_S 3600
-
-static_assert(ENGINE_CODE_BYTES_MAX == TEMPLATE_CODE_BYTES_MAX &&
-		      ENGINE_JSON_BYTES_MAX == TEMPLATE_CONFIG_BYTES_MAX,
-	      "what a call may have a template may have");
 
 /* One call, while the store is asked. */
 struct ask {

@@ -193,10 +193,10 @@ static void retrieve_base(struct request *r, const char *name)
 
 static void retrieve(struct request *r, const char *which, bool is_name)
 {
-	int rc;
+	int at = base_by_name(which), rc;
 
-	if (base_by_name(which) >= 0) {
-		retrieve_base(r, bases[base_by_name(which)]);
+	if (at >= 0) {
+		retrieve_base(r, bases[at]);
 		return;
 	}
 	rc = engine_template_get(r->services->engine, &r->caller, which,
