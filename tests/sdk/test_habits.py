@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Every row of cases.py, played to the three clients.
 
-test: timeout=300 beside=yes
+test: timeout=900 beside=yes
 """
 import json
 import os

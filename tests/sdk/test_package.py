@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The two SDKs as packages: their types hold, they install, they agree.
 
-test: timeout=300 beside=yes
+test: timeout=900 beside=yes
 """
 import inspect
 import json
@@ -83,7 +83,7 @@ def case(fn):
 
 
 def execute(argv, **more):
-    return subprocess.run(argv, text=True, capture_output=True, timeout=250,
+    return subprocess.run(argv, text=True, capture_output=True, timeout=400,
                           **more)
 
 

@@ -16,7 +16,8 @@ import tempfile
 
 import hutchlib
 from held import SHELL, WAIT_S
-from hutchlib import TOP, Daemon, case, equal, main, new_key, wait_until
+from hutchlib import (TOP, Daemon, Skip, case, equal, main, new_key,
+                      wait_until)
 
 sys.path.insert(0, f"{TOP}/tests/sdk")
 import sdklib  # noqa: E402
@@ -173,7 +174,7 @@ show(limits=code_of(lambda: run(code="x", limits={"vcpus": 9})),
         "limits": [400, "sandbox_limits_invalid", "run.limits.vcpus"],
         "field": [400, "invalid_request", "run.colour"],
         "key": [401, "unauthorized", None],
-        "conflict": [409, "idempotency_conflict", None],
+        "conflict": [409, "idempotency_conflict", "Idempotency-Key"],
         "failed": [False, 7, None], "logs": "no\n", "base": SHELL,
         "version": True})
 
@@ -226,10 +227,12 @@ show(ok=run.ok, status=run.status)
     r = c.call("GET", "/v1/sandboxes/commands", query={"limit": 10})
     equal([x["status"] for x in r.json["data"]],
           ["succeeded", "lost", "lost"])
+    # The same bytes as the client's: by their keys the records are found.
+    body = '{"run":{"code":"sleep 6","template":"lbb/shell"},"wait_ms":0}'
     for key, status in (("mine", "lost"), ("mine.2", "lost"),
                         ("mine.3", "succeeded")):
-        r = c.start("sleep 6", key, template=SHELL)
-        equal((r.status, r.json["status"]), (200, status), key)
+        r = c.call("POST", "/v1/sandboxes", body, key)
+        equal((r.status, r.json.get("status")), (200, status), f"{key} {r}")
 
 
 @case("LBB-212: the awaiting client: scopes at once, and one that is cancelled")
@@ -343,12 +346,158 @@ def typescript():
     equal(out, {
         "size": 4096, "same": 0, "text": "inerr\n", "code": 3,
         "names": ["aB_c"], "log": "rr\n", "end": "cancelled",
-        "stopped": "stopped", "refused": [409, "sandbox_not_running", None],
+        "stopped": "stopped", "refused": [409, "sandbox_not_running", "sandbox"],
         "resumed": "running", "held": {"someKey": {"a_b": 1.5}},
         "failed": [False, 7], "ended": [True, True], "late": "sbx_cmd_",
         "gone": True,
         "limits": [400, "sandbox_limits_invalid", "run.limits.vcpus"],
         "base": True})
+
+
+def needs(route):
+    routes = subprocess.run([f"{hutchlib.BUILD}/hutchd", "--routes"],
+                            text=True, capture_output=True, check=True)
+    if f" {route} " not in routes.stdout:
+        raise Skip(f"this daemon has no {route} yet")
+
+
+TOUR_TS = """
+import { LbbClient } from "@littlebigbrain/client";
+const lbb = new LbbClient({
+  baseUrl: process.env.LBB_URL!, apiKey: process.env.LBB_API_KEY!,
+  graph: "main",
+});
+"""
+
+
+def typescript_too(c, text):
+    top = tempfile.mkdtemp(prefix="more.")
+    try:
+        app = sdklib.application(f"{top}/app")
+        with open(f"{app}/more.ts", "w", encoding="utf-8") as f:
+            f.write(TOUR_TS + text)
+        return program(c, [sdklib.NODE, f"{app}/more.ts"])
+    finally:
+        shutil.rmtree(top)
+
+
+@case("LBB-103, LBB-105, LBB-107: templates: versions, lists, what runs")
+def templates():
+    needs("POST /v1/sandboxes/templates")
+    python_out = python(client(), '''
+t = client.sandboxes.templates
+one = t.create(name="n", base=SHELL, code="cat $RUN_CONFIG > $RUN_RESULT",
+               config={"aB_c": 1}, timeout_ms=50_000)
+two = t.create({"name": "n", "base": SHELL, "code": "echo 2 > $RUN_RESULT"})
+show(versions=[one.version, two.version], config=one.config,
+     newest=t.retrieve("n").version, exact=t.retrieve(one).timeout_ms,
+     all=[x.version for x in t.list(name="n").data],
+     result=[client.sandboxes.run(template=x).result
+             for x in ("n", one.id)])
+''')
+    ts_out = typescript_too(client(), '''
+const t = lbb.sandboxes.templates;
+const base = "lbb/shell";
+const one = await t.create({ name: "n", base, config: { aB_c: 1 },
+  code: "cat $RUN_CONFIG > $RUN_RESULT", commandTimeoutMs: 50_000 });
+const two = await t.create({ name: "n", base, code: "echo 2 > $RUN_RESULT" });
+const run = async (template: string) =>
+  (await lbb.sandboxes.run({ template })).result;
+console.log(JSON.stringify({
+  versions: [one.version, two.version], config: one.config,
+  newest: (await t.retrieve("n")).version,
+  exact: (await t.retrieve(one)).commandTimeoutMs,
+  all: (await t.list({ name: "n" })).data.map((x) => x.version),
+  result: [await run("n"), await run(one.id!)],
+}));
+''')
+    equal(python_out, {
+        "versions": [1, 2], "config": {"aB_c": 1}, "newest": 2,
+        "exact": 50000, "all": [2, 1], "result": [2, {"aB_c": 1}]})
+    equal(ts_out, python_out)
+
+
+@case("LBB-64, LBB-238: a sandbox is given a name and labels, and loses them")
+def update():
+    needs("PATCH /v1/sandboxes")
+    out = python(client(), '''
+sb = client.sandboxes.create(template=SHELL, name="a", labels={"aB_c": "1"})
+first = [sb.name, sb.labels]
+sb.update(labels={"x": "2"}, idle_seconds=90)
+second = [sb.name, sb.labels, sb.idle_seconds]
+sb.update({"name": None}, name=lbb.RESET, labels=lbb.RESET)
+third = [sb.name, not sb.labels]
+sb.delete()
+show(first=first, second=second, third=third)
+''')
+    equal(out, {"first": ["a", {"aB_c": "1"}],
+                "second": ["a", {"x": "2"}, 90], "third": [None, True]})
+
+
+@case("LBB-154, LBB-157 to LBB-159: Files of the graph, there and back")
+def graph_files():
+    needs("POST /v1/files")
+    out = python(client(), '''
+import hashlib, tempfile
+data = os.urandom(5 << 20)
+with tempfile.TemporaryDirectory() as top:
+    with open(f"{top}/big.bin", "wb") as f:
+        f.write(data)
+    up = client.files.upload(f"{top}/big.bin")
+    twice = client.files.upload(data, name="big.bin").created
+    with client.sandboxes.scoped(template=SHELL) as sb:
+        size = sb.files.import_file("in/big.bin", up).size
+        sb.files.write("out/r.md", "# r")
+        kept = sb.files.keep("out/r.md")
+        box = sb.id
+    client.files.download(up, f"{top}/back.bin")
+    with open(f"{top}/back.bin", "rb") as f:
+        same = f.read() == data
+part = client.files.content(up, range=(1, 3)) == data[1:4]
+names = sorted(x.name for x in client.files.list().files)
+record = client.files.record(kept).origin
+gone = client.files.delete(up).deleted
+try:
+    client.files.content(up)
+except lbb.LbbError as e:
+    code = e.code
+show(created=up.created, twice=twice, size=size, same=same, part=part,
+     names=names, origin=record.sandbox == box, path=record.path, gone=gone,
+     code=code, sha=up.file.sha256 == hashlib.sha256(data).hexdigest())
+''')
+    equal(out, {"created": True, "twice": False, "size": 5 << 20,
+                "same": True, "part": True, "names": ["big.bin", "r.md"],
+                "origin": True, "path": "out/r.md", "gone": True,
+                "code": "file_not_found", "sha": True})
+    out = typescript_too(client(), '''
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+const top = mkdtempSync((process.env.TMPDIR ?? "/tmp") + "/ts-files-");
+const data = randomBytes(5 << 20);
+writeFileSync(`${top}/big.bin`, data);
+const up = await lbb.files.upload(`${top}/big.bin`);
+const twice = await lbb.files.upload(data, { name: "big.bin" });
+const kept = await lbb.sandboxes.scoped({ template: "lbb/shell" },
+  async (sb) => {
+    await sb.files.importFile("in/big.bin", up);
+    await sb.files.write("out/r.md", "# r");
+    return await sb.files.keep("out/r.md");
+  });
+await lbb.files.download(up, `${top}/back.bin`);
+const same = readFileSync(`${top}/back.bin`).equals(data);
+const part = await lbb.files.content(up, [1, 3]);
+const { files } = await lbb.files.list();
+const { deleted } = await lbb.files.delete(up);
+rmSync(top, { recursive: true });
+console.log(JSON.stringify({
+  created: up.created, twice: twice.created, same, deleted,
+  part: Buffer.compare(part, data.subarray(1, 4)),
+  names: files.map((x) => x.name).sort(), path: kept.file.origin?.path,
+}));
+''')
+    equal(out, {"created": True, "twice": False, "same": True,
+                "deleted": True, "part": 0, "names": ["big.bin", "r.md"],
+                "path": "out/r.md"})
 
 
 main()
