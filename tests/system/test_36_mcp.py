@@ -145,7 +145,7 @@ def tools():
 @case("LBB-195: an argument of another action is refused by its name, and "
       "nothing happens")
 def foreign():
-    m = mcp()
+    m = mcp(environment="foreign")
     e = m.bad(MANAGE, action="run", code=ECHO, sandbox="sbx_a")
     equal((e["param"], e["code"], e["status"]),
           ("sandbox", "invalid_request", 400))
@@ -496,7 +496,7 @@ def pipe_question():
 @case("hutch mcp: over --url; a wrong key, no key, and a daemon that is gone "
       "are told in words")
 def pipe_url():
-    c = client()
+    c = client(environment="url")
     url = f"http://127.0.0.1:{d.port}"
     with Pipe("--url", url, "--api-key", c.key) as p:
         equal(p.tool(READ, action="list").structured["counts"], {"items": 0})
