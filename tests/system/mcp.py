@@ -185,9 +185,10 @@ def clients():
     return _unpacked
 
 
-def node(*argv):
+def node(*argv, folder="."):
     r = subprocess.run([f"{CLIENTS}/node", *argv], text=True,
-                       capture_output=True, timeout=END_S, cwd=clients())
+                       capture_output=True, timeout=END_S,
+                       cwd=os.path.join(clients(), folder))
     equal(r.returncode, 0, r.stderr[-3000:])
     return json.loads(r.stdout)
 
@@ -201,11 +202,14 @@ def sdk(where, calls, **more):
 
 
 def inspector(where, method, *argv):
-    """The inspector's command line."""
+    """The inspector's command line.  It looks for its package.json from the
+    folder that it is started in."""
     if "command" in where:
-        target = where["command"]
+        target, *rest = where["command"]
+        argv = [target, "--method", method, *argv, "--", *rest]
     else:
-        target = [where["url"], "--transport", "http", "--header",
-                  f"Authorization: Bearer {where['key']}"]
-    return node("node_modules/@modelcontextprotocol/inspector-cli/build/"
-                "index.js", *target, "--method", method, *argv)
+        argv = [where["url"], "--transport", "http", "--header",
+                f"Authorization: Bearer {where['key']}", "--method", method,
+                *argv]
+    return node("index.js", *argv, folder="node_modules/@modelcontextprotocol/"
+                "inspector-cli/build")

@@ -145,7 +145,7 @@ def tools():
 @case("LBB-195: an argument of another action is refused by its name, and "
       "nothing happens")
 def foreign():
-    m = mcp()
+    m = mcp(environment="foreign")
     e = m.bad(MANAGE, action="run", code=ECHO, sandbox="sbx_a")
     equal((e["param"], e["code"], e["status"]),
           ("sandbox", "invalid_request", 400))
@@ -223,7 +223,8 @@ def keys():
 def long_run():
     m = mcp()
     began = time.monotonic()
-    r = run(m, "echo begun; sleep 55; echo '\"done\"'", timeout_ms=600000)
+    r = run(m, "echo begun; sleep 55; echo '\"done\"' > \"$RUN_RESULT\"",
+            timeout_ms=600000)
     took = time.monotonic() - began
     assert 40 < took < 50, took
     equal((r.data["status"], r.data["ok"]), ("running", False))
@@ -406,7 +407,7 @@ def question_ends():
     with asked(m, box) as events:
         q = next(events)
     # The reader is gone: within some beats nobody may answer any more.
-    time.sleep(16)
+    time.sleep(21)
     equal(m.post({"jsonrpc": "2.0", "id": q["id"], "result": YES}).status, 400)
     equal(status_of(m, box), "running")
     m.good(MANAGE, action="stop", sandbox=box)
@@ -495,7 +496,7 @@ def pipe_question():
 @case("hutch mcp: over --url; a wrong key, no key, and a daemon that is gone "
       "are told in words")
 def pipe_url():
-    c = client()
+    c = client(environment="url")
     url = f"http://127.0.0.1:{d.port}"
     with Pipe("--url", url, "--api-key", c.key) as p:
         equal(p.tool(READ, action="list").structured["counts"], {"items": 0})
