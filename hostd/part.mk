@@ -81,6 +81,13 @@ $(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \
 	hostd/surface/lbb/paths.c hostd/engine/file_path.c hostd/http/query.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 
+UNIT_TESTS += tests/hostd/graph_files_test
+$(eval $(call program,tests/hostd/graph_files_test,\
+	hostd/surface/lbb/graph_files_test.c hostd/surface/lbb/paths.c \
+	hostd/surface/lbb/encode.c hostd/store/record.c \
+	hostd/engine/file_path.c hostd/image/filehash.c hostd/image/sparse.c \
+	hostd/http/query.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+
 UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
 $(eval $(call program,tests/hostd/wrong_keys_test,\
 	hostd/http/wrong_keys_test.c,-lcrypto -lcmocka))

@@ -457,7 +457,7 @@ def outlives():
     destroyed(c, b)
     equal(content(c, f["sha256"]).body == data, True)
     d.stop()
-    d.start()
+    shared.clear()
     c = client(environment="outlives")
     equal(record(c, f["sha256"]).json, f)
     other = uploaded(c, b"print\n")
@@ -608,22 +608,37 @@ def larger():
 
 @case("LBB-157: a file that changes while it is kept: as it was at one moment, or not")
 def changing():
-    c, b = box()
-    said(c, b, "head -c 9000000 /dev/zero | tr '\\0' a > grows",
-         timeout_ms=600000)
+    c = client(environment="changing")
+    b = hold(c, limits={"vcpus": 2})
+    data = b"a" * (5 * MIB)
+    h = uploaded(c, data)["sha256"]
+    key = new_key()
+    equal(settled(lambda: import_(c, b, "grows", h, key)).status, 200)
     w = start(c, b, "bash", "-c",
               "while :; do echo more >> grows; done", timeout_ms=600000)
     equal(w.status, 202, w)
-    wait_until(lambda: c.command(w.json["id"]).json["status"] == "running",
-               WAIT_S, "it is written to")
+
+    def size():
+        return c.call("GET", "/v1/sandboxes/files", query=dict(
+            sandbox=b, path="grows")).json["data"][0]["size"]
+
+    wait_until(lambda: size() > len(data), WAIT_S, "it grows")
     key = new_key()
     r = settled(lambda: keep(c, b, "grows", key))
-    refused(r, 409, "sandbox_file_changed", "source_path")
+    if r.status == 409:
+        refused(r, 409, "sandbox_file_changed", "source_path")
+        note("refused, as it never came to rest")
+    else:
+        # Where the guest is slow its code may stand still for long enough.
+        equal(r.status, 201, r)
+        got = content(c, r.json["file"]["sha256"]).body
+        equal(got == data + b"more\n" * ((len(got) - len(data)) // 5), True)
+        note(f"kept at {len(got)} bytes")
     equal(c.cancel(w.json["id"]).json["status"], "cancelled")
+    key = new_key()
     r = settled(lambda: keep(c, b, "grows", key))
-    equal(r.status, 201, r)
-    equal(said(c, b, "sha256sum < grows; rm grows", timeout_ms=600000),
-          r.json["file"]["sha256"] + "  -\n")
+    assert r.status in (200, 201), r
+    equal(r.json["file"]["bytes"], size())
     # Replaced, not written to: one of the two.
     texts = [b"A" * 20000, b"B" * 20000]
     for t in texts:
@@ -647,23 +662,14 @@ def changing():
     finally:
         stop.append(1)
         t.join()
+    destroyed(c, b)
 
 
-@case("LBB-160, LBB-156, LBB-69, LBB-70: full, stopped, free plan, not enabled")
+@case("LBB-156, LBB-69, LBB-70: stopped, free plan, not enabled")
 def states():
     c = client(environment="states")
-    b = hold(c, limits={"disk_mib": 256})
+    b = hold(c)
     h = uploaded(c, b"x" * MIB)["sha256"]
-    # Blocks that are promised are taken; the last ones by writing.
-    sh(c, b, "for n in 200M 100M 40M 20M 10M 5M; do fallocate -l $n $n; done; "
-       "head -c 20M /dev/zero > rest", timeout_ms=600000)
-    refused(import_(c, b, "new", h), 409, "sandbox_disk_full", "path")
-    refused(read(c, b, "new"), 404, "sandbox_file_not_found", "path")
-    r = create(c, wait_ms=30000, limits={"disk_mib": 256},
-               files=[{"sha256": h, "path": "new"}])
-    equal(r.json["status"], "running", r)
-    destroyed(c, r.json["id"])
-    sh(c, b, "rm -f [0-9]*M rest")
     equal(import_(c, b, "new", h).status, 200)
     equal(keep(c, b, "new").json["file"]["sha256"], h)
     free = d.client(environment="states", plan="free",
@@ -684,6 +690,42 @@ def states():
     refused(import_(c, b, "x", h), 409, "sandbox_not_running", "sandbox")
     destroyed(c, b)
     refused(keep(c, b, "new"), 409, "sandbox_not_running", "source_sandbox")
+
+
+FILL = """
+import os
+def run(input, config):
+    n = 0
+    for size in (64 << 20, 8 << 20, 1 << 20, 65536, 4096):
+        try:
+            while True:
+                fd = os.open(f"fill/{n}", os.O_CREAT | os.O_WRONLY)
+                os.posix_fallocate(fd, 0, size)
+                os.close(fd)
+                n += 1
+        except OSError as e:
+            os.close(fd)
+            why = e.errno
+    return why
+"""
+
+
+@case("LBB-160: an import that the sandbox's disk does not take")
+def full():
+    c = client(environment="full")
+    b = hold(c, template="lbb/python", limits={"disk_mib": 256})
+    h = uploaded(c, b"x" * MIB)["sha256"]
+    write(c, b, "fill/first", b"")
+    r = start(c, b, run={"code": FILL}, wait_ms=30000, timeout_ms=600000)
+    j = c.wait(r.json["id"], 600)
+    assert j.result in (28, 122), j
+    refused(import_(c, b, "new", h), 409, "sandbox_disk_full", "path")
+    refused(read(c, b, "new"), 404, "sandbox_file_not_found", "path")
+    equal(c.call("DELETE", "/v1/sandboxes/files", query=dict(
+        sandbox=b, path="fill/0")).status, 200)
+    equal(import_(c, b, "new", h).status, 200)
+    equal(sha(read(c, b, "new").body), h)
+    destroyed(c, b)
 
 
 @case("Files by the command line: put, list, get, rm, keep, import, --file")
