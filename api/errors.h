@@ -36,6 +36,8 @@
 	  400, 64, 0, "The call needs an Idempotency-Key header.")             \
 	X(KEY_CONFLICT, "idempotency_conflict", "invalid_request_error", 409,  \
 	  64, 0, "The key was used with another request.")                     \
+	X(CONFLICT, "conflict", "invalid_request_error", 409, 69, 0,           \
+	  "The record is in a state that does not allow this.")                \
 	X(SANDBOX_NOT_FOUND, "sandbox_not_found", "invalid_request_error",     \
 	  404, 66, 0, "There is no such sandbox in this graph.")               \
 	X(COMMAND_NOT_FOUND, "sandbox_command_not_found",                      \

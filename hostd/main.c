@@ -63,12 +63,14 @@ static void print_routes(void)
 		for (size_t i = 0; i < (*t)->n; i++) {
 			const struct route *r = &(*t)->routes[i];
 
-			printf("%s %s %s %s auth=%s key=%s body=%zu params=",
+			printf("%s %s %s %s auth=%s access=%s key=%s body=%zu "
+			       "params=",
 			       (*t)->name, http_method_name(r->method), r->path,
 			       r->operation,
 			       r->flags & ROUTE_ADMIN ? "admin"
 			       : r->flags & ROUTE_KEY ? "key"
 						      : "none",
+			       route_access_name(r->access),
 			       r->flags & ROUTE_IDEMPOTENT ? "yes" : "no",
 			       r->body_bytes_max);
 			if (r->flags & ROUTE_GRAPH)

@@ -5,10 +5,11 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
+	auth.c realm.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
 	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
-ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
+ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c fields.c environments.c \
+	graphs.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 

@@ -353,6 +353,7 @@ struct box *box_new(struct engine *e, const struct caller *who,
 	s->created_ms = s->last_active_ms = clock_wall_ms();
 	s->incarnation = 1;
 	memcpy(s->host_boot_id, e->boot_id, sizeof(s->host_boot_id));
+	box_places(b, who);
 	spec_fill(b);
 	list_append(&e->boxes, &b->node);
 	return b;

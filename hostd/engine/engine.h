@@ -95,6 +95,7 @@ struct caller {
 	const char *graph;
 	enum plan plan;
 	bool is_enabled;
+	uint32_t environment_places, graph_places; /* 0 = as configured */
 };
 
 struct run_spec {

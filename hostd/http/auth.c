@@ -22,11 +22,13 @@ struct keys {
 struct auth {
 	struct store *store; /* borrowed */
 	struct keys keys;
+	struct realm realm;
 };
 
 struct load {
 	struct auth *auth;
 	struct keys keys;
+	struct realm realm;
 	int rc;
 	void (*done)(void *ctx, int rc);
 	void *ctx;
@@ -48,7 +50,13 @@ void auth_destroy(struct auth *a)
 	if (!a)
 		return;
 	free(a->keys.list);
+	realm_finish(&a->realm);
 	free(a);
+}
+
+const struct realm *auth_realm(const struct auth *a)
+{
+	return &a->realm;
 }
 
 static int keys_add(struct keys *keys, const struct key_info *k,
@@ -70,7 +78,24 @@ static int keys_add(struct keys *keys, const struct key_info *k,
 	return 0;
 }
 
-static void load_one(void *ctx, int rc, const struct key_info *k,
+static void load_end(struct load *l)
+{
+	struct auth *a = l->auth;
+
+	if (!l->rc) {
+		free(a->keys.list);
+		a->keys = l->keys;
+		realm_finish(&a->realm);
+		a->realm = l->realm;
+	} else {
+		free(l->keys.list);
+		realm_finish(&l->realm);
+	}
+	l->done(l->ctx, l->rc);
+	free(l);
+}
+
+static void load_key(void *ctx, int rc, const struct key_info *k,
 		     const uint8_t hash[HASH_BYTES])
 {
 	struct load *l = ctx;
@@ -79,16 +104,19 @@ static void load_one(void *ctx, int rc, const struct key_info *k,
 		rc = keys_add(&l->keys, k, hash);
 	if (rc && !l->rc)
 		l->rc = rc;
-	if (k)
-		return;
-	if (!l->rc) {
-		free(l->auth->keys.list);
-		l->auth->keys = l->keys;
-	} else {
-		free(l->keys.list);
-	}
-	l->done(l->ctx, l->rc);
-	free(l);
+	if (!k)
+		load_end(l);
+}
+
+static void load_realm(void *ctx, int rc, const struct realm_rows *rows)
+{
+	struct load *l = ctx;
+
+	l->rc = rc ? rc : realm_take(&l->realm, rows);
+	if (!l->rc)
+		l->rc = store_key_list(l->auth->store, load_key, l);
+	if (l->rc)
+		load_end(l);
 }
 
 int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
@@ -101,7 +129,7 @@ int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
 	l->auth = a;
 	l->done = done;
 	l->ctx = ctx;
-	rc = store_key_list(a->store, load_one, l);
+	rc = store_realm_load(a->store, false, load_realm, l);
 	if (rc)
 		free(l);
 	return rc;
@@ -151,14 +179,15 @@ int auth_check(const struct auth *a, const char *header,
 	return 0;
 }
 
-int auth_new_key(struct auth_new *ret)
+int auth_new_key(struct auth_new *ret, bool is_test)
 {
 	uint8_t raw[32];
 	int n;
 
 	if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
 		return -EIO;
-	n = snprintf(ret->text, sizeof(ret->text), "lbb_sk_live_");
+	n = snprintf(ret->text, sizeof(ret->text), "lbb_sk_%s_",
+		     is_test ? "test" : "live");
 	for (size_t i = 0; i < sizeof(raw); i++)
 		n += snprintf(ret->text + n, sizeof(ret->text) - (size_t)n,
 			      "%02x", raw[i]);

@@ -237,6 +237,24 @@ static int wrong_key(struct request *r, struct MHD_Connection *c, struct err *e)
 	return -1;
 }
 
+/* Before a byte of the body and before any key is looked at (LBB-69, 70). */
+static int check_access(const struct request *r, struct err *e)
+{
+	enum route_access access = r->route->access;
+
+	if (access == ACCESS_OPEN)
+		return 0;
+	if (!r->caller.is_enabled)
+		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
+	if (route_access_needs_plan(access) && r->caller.plan != PLAN_FULL)
+		return err_set(e, ERR_PLAN_UNAVAILABLE, NULL,
+			       "the plan of environment %s is free: it lists, "
+			       "reads, stops, updates and deletes; what starts "
+			       "or writes needs another plan",
+			       r->environment);
+	return 0;
+}
+
 static int check_caller(struct request *r, struct MHD_Connection *c,
 			struct err *e)
 {
@@ -253,9 +271,16 @@ static int check_caller(struct request *r, struct MHD_Connection *c,
 		 key->environment);
 	r->caller.plan = key->plan;
 	r->caller.is_enabled = key->is_enabled;
-	if ((r->route->flags & ROUTE_SANDBOX) && !key->is_enabled)
-		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
-	return 0;
+	return check_access(r, e);
+}
+
+static void take_places(struct request *r)
+{
+	const struct realm *realm = auth_realm(r->services->auth);
+	struct realm_places p = realm_places(realm, r->environment, r->graph);
+
+	r->caller.environment_places = p.environment;
+	r->caller.graph_places = p.graph;
 }
 
 static int check_query(struct request *r, struct err *e)
@@ -277,6 +302,8 @@ static int check_query(struct request *r, struct err *e)
 	snprintf(r->graph, sizeof(r->graph), "%s", graph ? graph : "main");
 	r->caller.environment = r->environment;
 	r->caller.graph = r->graph;
+	if (r->is_admin || (r->route->flags & ROUTE_KEY))
+		take_places(r);
 	return 0;
 }
 

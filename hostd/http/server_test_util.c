@@ -140,16 +140,20 @@ static const char *const p_none[] = {NULL};
 static const char *const p_long[] = {"long", NULL};
 
 static const struct route rows[] = {
-	{HTTP_POST, "/echo", "echo", 0, ECHO_BYTES_MAX, p_none, echo},
-	{HTTP_GET, "/later", "later", 0, 0, p_long, later},
-	{HTTP_GET, "/stream", "stream", 0, 0, p_none, stream},
-	{HTTP_GET, "/large", "large", 0, 0, p_none, large},
-	{HTTP_GET, "/pour", "pour", 0, 0, p_none, pour},
-	{HTTP_PUT, "/raw", "raw", ROUTE_RAW, ECHO_BYTES_MAX, p_none, echo},
-	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
-	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
+	{HTTP_POST, "/echo", "echo", 0, ACCESS_OPEN, ECHO_BYTES_MAX, p_none,
 	 echo},
-	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, p_none, echo},
+	{HTTP_GET, "/later", "later", 0, ACCESS_OPEN, 0, p_long, later},
+	{HTTP_GET, "/stream", "stream", 0, ACCESS_OPEN, 0, p_none, stream},
+	{HTTP_GET, "/large", "large", 0, ACCESS_OPEN, 0, p_none, large},
+	{HTTP_GET, "/pour", "pour", 0, ACCESS_OPEN, 0, p_none, pour},
+	{HTTP_PUT, "/raw", "raw", ROUTE_RAW, ACCESS_OPEN, ECHO_BYTES_MAX,
+	 p_none, echo},
+	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, ACCESS_OPEN, 0,
+	 p_none, echo},
+	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ACCESS_OPEN,
+	 ECHO_BYTES_MAX, p_none, echo},
+	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, ACCESS_OPEN, 0, p_none,
+	 echo},
 };
 static const struct route_table table = {"test", rows,
 					 sizeof(rows) / sizeof(*rows)};
@@ -166,6 +170,19 @@ int store_key_list(struct store *s, store_key_fn fn, void *ctx)
 	SHA256((const uint8_t *)TEST_KEY, strlen(TEST_KEY), hash);
 	fn(ctx, 0, &k, hash);
 	fn(ctx, 0, NULL, NULL);
+	return 0;
+}
+
+int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
+		     void *ctx)
+{
+	static const struct environment_info one = {
+		.id = "env_test", .plan = PLAN_FULL, .is_enabled = true};
+	static const struct realm_rows all = {&one, NULL, 1, 0};
+
+	(void)s;
+	(void)with_all_graphs;
+	fn(ctx, 0, &all);
 	return 0;
 }
 

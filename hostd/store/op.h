@@ -83,6 +83,9 @@ void command_set_aside(struct db *db, const char *id, int why);
 int command_copy_for_store(struct command_rec *dst,
 			   const struct command_rec *src, bool with_output);
 
+/* It is there from now on. */
+int graph_put(struct db *db, const char *environment, const char *name);
+
 /* A row of `idempotency`. */
 struct key_row {
 	const char *environment, *graph, *operation, *key;

@@ -36,6 +36,7 @@ struct key_info {
 	enum plan plan;
 	bool is_enabled; /* sandboxes enabled for the environment */
 	bool is_revoked;
+	bool is_test; /* begins with lbb_sk_test_ */
 };
 
 typedef void (*store_rc_fn)(void *ctx, int rc);
@@ -49,6 +50,60 @@ int store_key_revoke(struct store *s, const char *environment, const char *name,
 		     store_rc_fn fn, void *ctx);
 /* Once per key, then once with k == NULL. */
 int store_key_list(struct store *s, store_key_fn fn, void *ctx);
+
+/* ---- environments and graphs (environment.c) ----------------------------- */
+
+struct environment_info {
+	char id[ID_BYTES_MAX];
+	enum plan plan;
+	bool is_enabled;
+	uint32_t places, graph_places; /* 0 = as configured */
+	int64_t created_ms;
+};
+/* What a change is to set. */
+struct environment_change {
+	bool has_plan, has_enabled, has_places, has_graph_places;
+	struct environment_info to;
+};
+/* One that nothing was set of is as if it were not there: epoch 1, places 0. */
+struct graph_info {
+	char environment[ID_BYTES_MAX];
+	char name[GRAPH_NAME_BYTES_MAX + 1];
+	uint32_t places; /* 0 = as its environment says */
+	uint64_t epoch;	 /* from 1 */
+	int64_t created_ms;
+};
+struct graph_change {
+	char environment[ID_BYTES_MAX];
+	char name[GRAPH_NAME_BYTES_MAX + 1];
+	bool has_places, is_new_epoch;
+	uint32_t places;
+};
+
+/* -EEXIST. */
+int store_environment_add(struct store *s, const struct environment_info *e,
+			  store_rc_fn fn, void *ctx);
+/* -ENOENT.  `c->to.id` names it. */
+int store_environment_set(struct store *s, const struct environment_change *c,
+			  store_rc_fn fn, void *ctx);
+/* With its keys, graphs, budgets, grants.  -ENOENT; -ENOTEMPTY while records
+ * are in it: nothing is erased before its time. */
+int store_environment_delete(struct store *s, const char *id, store_rc_fn fn,
+			     void *ctx);
+/* Makes the graph when it is not there. */
+int store_graph_set(struct store *s, const struct graph_change *c,
+		    store_rc_fn fn, void *ctx);
+
+/* All environments, and all graphs (`with_all_graphs`) or those of which
+ * something was set.  Borrowed; by name. */
+struct realm_rows {
+	const struct environment_info *environments;
+	const struct graph_info *graphs;
+	size_t n_environments, n_graphs;
+};
+typedef void (*store_realm_fn)(void *ctx, int rc, const struct realm_rows *r);
+int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
+		     void *ctx);
 
 /* ---- sandboxes and commands -------------------------------------------- */
 

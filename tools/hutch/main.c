@@ -62,6 +62,8 @@ static const struct command {
 	{"pool", "show the VMs that wait for a run", cmd_pool},
 	{"prepare", "make a template's snapshot ahead of the first run",
 	 cmd_prepare},
+	{"env", "environments: plan, enabled, places", cmd_env},
+	{"graph", "graphs: places, epoch", cmd_graph},
 	{"key", "create, list and revoke API keys", cmd_key},
 	{"doctor", "check this host and say what to do", cmd_doctor},
 	{"serve", "run the daemon in the foreground", cmd_serve},
