@@ -439,6 +439,9 @@ int main(int argc, char **argv)
 
 	log_init("hutchd");
 	log_limit_begin();
+	if (clock_is_movable())
+		log_warn("FOR TESTS: this daemon's clock is moved by the file "
+			 "of HUTCH_TEST_CLOCK");
 	if (process_exe_dir(exe_dir, sizeof(exe_dir), &e) ||
 	    config_defaults(&d.config, exe_dir, &e))
 		return refuse(&e);

@@ -23,6 +23,11 @@ HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
 PROGRAMS += hutchd
 $(eval $(call program,hutchd,$(HOSTD_SRCS),$(HOSTD_LIBS)))
 
+# The same with a clock that tests move (clock.h).  Never installed.
+HOSTD_MOVABLE_SRCS := $(subst clock.c,clock_movable.c,$(HOSTD_SRCS))
+$(eval $(call program,hutchd-movable,$(HOSTD_MOVABLE_SRCS),$(HOSTD_LIBS)))
+unit-tests: $(B)/hutchd-movable
+
 # ---- unit tests and fuzz targets ----------------------------------------
 
 UNIT_TESTS += $(addprefix tests/hostd/,json_raw_test canon_test config_test \

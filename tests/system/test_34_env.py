@@ -7,11 +7,15 @@ what passes every check answers 503 sandbox_capacity.
 
 test: timeout=900
 """
+import datetime
 import json
 import os
 import shutil
+import time
 
-from hutchlib import (Client, Daemon, STATE, case, equal, hutch, main, new_key)
+from held import create, delete, hold, resume, start, stopped
+from hutchlib import (Client, Daemon, MovableDaemon, STATE, case, equal, hutch,
+                      main, new_key, wait_until)
 
 CODE = "echo 1"
 PASSED = (503, "sandbox_capacity")
@@ -202,6 +206,215 @@ def ends():
     equal(FULL.stop(), 0)
     shutil.rmtree(FULL.state)
     assert not os.path.exists(FULL.state)
+
+
+# ---- sandboxes that run -------------------------------------------------
+
+BOXES = Daemon(STATE + "-boxes", pool_max=0)
+BOX_ENV = {"HUTCH_STATE": BOXES.state}
+SETTLE_S = 120
+
+
+def boxes():
+    if not BOXES.is_alive():
+        BOXES.start()
+    return BOXES
+
+
+def of(c, graph):
+    return Client(c.daemon, c.key, c.name, c.environment, graph)
+
+
+def status(c, sandbox):
+    return c.sandbox(sandbox)["status"]
+
+
+def becomes(c, sandbox, want):
+    wait_until(lambda: status(c, sandbox) == want, SETTLE_S,
+               f"{sandbox} is {want}")
+
+
+@case("LBB-68 LBB-171: places of a graph and of its environment, changed while "
+      "sandboxes hold them")
+def places():
+    boxes()
+    c = BOXES.client("places")
+
+    def put(*argv):
+        equal(hutch(*argv, env=BOX_ENV).returncode, 0)
+
+    put("env", "set", "places", "--places", "2", "--graph-places", "1")
+    first = hold(c)
+    r = create(c)
+    equal(told(r), (429, "sandbox_limit_reached"))
+    equal(r.json["error"]["retryable"], True)
+    assert "graph main" in r.json["error"]["message"], r
+    second = hold(of(c, "other"))
+    r = create(of(c, "third"))
+    equal(told(r), (429, "sandbox_limit_reached"))
+    assert "environment places" in r.json["error"]["message"], r
+    # Another environment has places of its own.
+    equal(create(BOXES.client("elsewhere"), wait_ms=0).status, 201)
+    put("env", "set", "places", "--places", "3")
+    put("graph", "set", "main", "--env", "places", "--places", "2")
+    third = hold(c)
+    stopped(c, first)
+    fourth = create(c, wait_ms=0)
+    equal(fourth.status, 201, "a stopped one holds none")
+    equal(told(resume(c, first)), (429, "sandbox_limit_reached"))
+    for owner, s in ((c, first), (c, third), (c, fourth.json["id"]),
+                     (of(c, "other"), second)):
+        equal(delete(owner, s).status, 200)
+
+
+@case("LBB-5: what belongs to another environment, or graph, is not there")
+def isolated():
+    boxes()
+    mine = BOXES.client("mine")
+    box = hold(mine)
+    cmd = start(mine, box, "true", wait_ms=30000).json["id"]
+    for other in (BOXES.client("theirs"), of(mine, "g2")):
+        for method, path, query, body in (
+                ("GET", "/v1/sandboxes/get", {"sandbox": box}, None),
+                ("DELETE", "/v1/sandboxes", {"sandbox": box}, None),
+                ("POST", "/v1/sandboxes/stop", {"sandbox": box}, None),
+                ("POST", "/v1/sandboxes/commands", {"sandbox": box},
+                 {"argv": ["ls"]}),
+                ("GET", "/v1/sandboxes/files", {"sandbox": box}, None),
+                ("POST", "/v1/sandboxes/snapshots", {"sandbox": box}, {})):
+            equal(told(ask(other, method, path, query, body)),
+                  (404, "sandbox_not_found"), (method, path))
+        for method, path in (("GET", "get"), ("GET", "logs"),
+                             ("POST", "cancel")):
+            equal(told(ask(other, method, "/v1/sandboxes/commands/" + path,
+                           {"command": cmd})),
+                  (404, "sandbox_command_not_found"), path)
+        equal(other.call("GET", "/v1/sandboxes").json["data"], [])
+        equal(told(other.call("GET", "/v1/sandboxes/commands",
+                              query={"sandbox": box})),
+              (404, "sandbox_not_found"))
+    equal(status(mine, box), "running")
+    # The same key is another one in another environment.
+    equal(hutch("env", "rm", "mine", env=BOX_ENV).returncode, 69)
+    equal(delete(mine, box).status, 200)
+
+
+@case("what holds places ends with its daemon")
+def boxes_end():
+    equal(BOXES.stop(), 0)
+
+
+# ---- time ----------------------------------------------------------------
+
+MOVED = MovableDaemon(STATE + "-moved", pool_max=0)
+HOUR, DAY = 3600, 86400
+
+
+def moved():
+    if not MOVED.is_alive():
+        MOVED.start()
+    return MOVED
+
+
+@case("LBB-49: idle for 300 s stops a sandbox, not before; a call resets it")
+def idle():
+    c = moved().client()
+    box = hold(c, expires_in_seconds=7 * DAY)
+    MOVED.pass_time(250)
+    equal(start(c, box, "true", wait_ms=30000).status, 200)
+    MOVED.pass_time(250)
+    equal(status(c, box), "running")
+    MOVED.pass_time(60)
+    becomes(c, box, "stopped")
+    equal(resume(c, box).json["status"], "running")
+    equal(delete(c, box).status, 200)
+
+
+@case("LBB-50: it ends after an hour, or when it was told to, up to seven "
+      "days; stopped, running, and while no daemon ran")
+def expiry():
+    c = moved().client()
+    # Idle ends nothing that runs a command.
+    short = hold(c, idle_seconds=3600)
+    week = hold(c, expires_in_seconds=7 * DAY)
+    stopped(c, week)
+    MOVED.pass_time(HOUR - 60)
+    assert status(c, short) in ("running", "stopped")
+    MOVED.pass_time(60)
+    becomes(c, short, "destroyed")
+    equal(c.sandbox(short)["reason"], "timeout")
+    MOVED.pass_time(6 * DAY)
+    equal(status(c, week), "stopped")
+    MOVED.kill()
+    MOVED.pass_time(DAY)
+    moved()
+    c = Client(MOVED, c.key, c.name, c.environment)
+    becomes(c, week, "destroyed")
+
+
+@case("LBB-46 LBB-90 LBB-25: output of a run is kept 7 days, its result and "
+      "records 30, and its key as long as they")
+def retention():
+    c = moved().client()
+    key = new_key()
+    run = {"run": {"code": "echo said >&2; echo 6",
+                   "template": "lbb/shell"}, "wait_ms": 30000}
+    r = c.call("POST", "/v1/sandboxes", run, key, timeout=120)
+    assert r.status in (200, 202), r
+    ended = c.wait(r.json["command"])
+    cmd, box = ended.command, r.json["sandbox"]
+    equal(ended.status, "succeeded", ended)
+    assert c.logs(cmd, "stderr"), "there is output"
+    result = c.command(cmd).json["result"]
+    becomes(c, box, "destroyed")
+
+    MOVED.pass_time(7 * DAY - 2 * HOUR)
+    equal(c.log_slice(cmd, "stderr").status, 200)
+    MOVED.pass_time(2 * HOUR)
+    wait_until(lambda: c.log_slice(cmd, "stderr").status == 410, 30,
+               "the output is erased")
+    MOVED.kill()
+    moved()
+    c = Client(MOVED, c.key, c.name, c.environment)
+    r = c.log_slice(cmd, "stderr")
+    equal(told(r), (410, "sandbox_output_expired"))
+    equal(r.json["error"]["retryable"], False)
+    record = c.command(cmd).json
+    equal((record["result"], record["status"]), (result, "succeeded"))
+    equal(record["stderr"]["expired"], True)
+    equal(status(c, box), "destroyed")
+    r = c.call("POST", "/v1/sandboxes", run, key)
+    equal((r.status, r.json["command"]), (200, cmd))
+
+    MOVED.pass_time(23 * DAY - 2 * HOUR)
+    equal(status(c, box), "destroyed")
+    MOVED.pass_time(2 * HOUR)
+    wait_until(lambda: c.call("GET", "/v1/sandboxes/get", query={
+        "sandbox": box}).status == 404, 30, "the records are erased")
+    equal(told(c.call("GET", "/v1/sandboxes/commands/get",
+                      query={"command": cmd})),
+          (404, "sandbox_command_not_found"))
+    r = c.call("POST", "/v1/sandboxes", run, key)
+    assert r.json["command"] != cmd, "the key went with its record"
+    c.wait(r.json["command"])
+
+
+@case("a daemon that is installed has no such clock")
+def not_by_accident():
+    equal(MOVED.stop(), 0)
+    assert "FOR TESTS" in MOVED.log_text()
+    d = MovableDaemon(STATE + "-plain", pool_max=0)
+    d.program = "hutchd"
+    d.settings.pop("snapshot_renew_hours")
+    os.makedirs(d.state, mode=0o700)
+    d.pass_time(DAY)
+    d.start()
+    now = d.admin("GET", "/admin/status").json["now"]
+    assert now[:10] != "" and "FOR TESTS" not in d.log_text()
+    told_s = datetime.datetime.fromisoformat(now.rstrip("Z") + "+00:00")
+    off = abs(told_s.timestamp() - time.time())
+    assert off < 60, f"its clock is {off} s off"
+    equal(d.stop(), 0)
 
 
 main()
