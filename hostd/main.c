@@ -74,7 +74,7 @@ static void print_routes(void)
 			       r->flags & ROUTE_IDEMPOTENT ? "yes" : "no",
 			       r->body_bytes_max);
 			if (r->flags & ROUTE_GRAPH)
-				printf("graph,stack,");
+				printf("graph,stack,expected_graph_epoch,");
 			for (const char *const *p = r->params; *p; p++)
 				printf("%s,", *p);
 			printf("\n");
@@ -338,8 +338,8 @@ static int start_http(struct daemon *d, struct err *e)
 	return 0;
 }
 
-/* The keys are known: open for clients. */
-static void on_keys(void *ctx, int rc)
+/* Keys and grants are known: open for clients. */
+static void on_grants(void *ctx, int rc)
 {
 	struct daemon *d = ctx;
 	struct err e;
@@ -348,10 +348,20 @@ static void on_keys(void *ctx, int rc)
 	if (d->is_stopping || (!rc && !start_http(d, &e)))
 		return;
 	if (rc)
-		err_set(&e, ERR_INTERNAL, NULL, "cannot read the keys: %s",
-			strerror(-rc));
+		err_set(&e, ERR_INTERNAL, NULL,
+			"cannot read keys and grants: %s", strerror(-rc));
 	d->exit_status = refuse(&e);
 	loop_stop(d->services.loop);
+}
+
+static void on_keys(void *ctx, int rc)
+{
+	struct daemon *d = ctx;
+
+	if (!rc && !d->is_stopping)
+		rc = auth_load_grants(d->services.auth, on_grants, d);
+	if (rc && !d->is_stopping)
+		on_grants(d, rc);
 }
 
 static void on_retention_done(void *ctx, int rc)

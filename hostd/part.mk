@@ -5,11 +5,11 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c realm.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
+	auth.c realm.c grants.c wrong_keys.c listen.c conn.c server.c request.c check.c reply.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
-	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
+	held.c workflow.c grants.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c fields.c environments.c \
-	graphs.c keys.c status.c \
+	graphs.c budgets.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
@@ -51,13 +51,13 @@ $(eval $(call fuzz_target,http_body,tests/fuzz/http_body_fuzz.c \
 UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
 $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
-	hostd/http/canon.c hostd/http/route.c \
+	hostd/surface/lbb/workflow.c hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka \
 	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
 UNIT_TESTS += tests/hostd/held_test
 $(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
 	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
-	hostd/http/canon.c hostd/http/route.c \
+	hostd/surface/lbb/workflow.c hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/encode_test,\
 	hostd/surface/lbb/encode_test.c hostd/store/record.c $(JSON_SRCS) \
@@ -67,6 +67,16 @@ UNIT_TESTS += tests/hostd/files_test
 $(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \
 	hostd/engine/file_path.c hostd/http/query.c $(JSON_SRCS) \
 	$(BASE_SRCS),-lcrypto -lcmocka))
+
+UNIT_TESTS += tests/hostd/workflow_test
+$(eval $(call program,tests/hostd/workflow_test,\
+	hostd/surface/lbb/workflow_test.c hostd/surface/lbb/decode.c \
+	hostd/http/canon.c hostd/http/route.c $(JSON_SRCS) $(BASE_SRCS),\
+	-lcrypto -lcmocka))
+
+UNIT_TESTS += tests/hostd/grants_test
+$(eval $(call program,tests/hostd/grants_test,hostd/http/grants_test.c \
+	hostd/http/grants.c hostd/http/route.c $(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
 $(eval $(call program,tests/hostd/wrong_keys_test,\

@@ -380,6 +380,8 @@ static int record_fill(struct cmd *c, const struct command_spec *spec)
 	r->input_bytes = spec->input ? spec->input_len : 0;
 	r->config_bytes = spec->config ? spec->config_len : 0;
 	r->stdin_bytes = spec->stdin_len;
+	if (spec->origin)
+		r->origin = *spec->origin;
 	rc = names_put(&r->env_names, c->secrets.env_list);
 	return rc || !c->secrets.argv.len
 		       ? rc

@@ -108,6 +108,7 @@ struct run_spec {
 	uint32_t timeout_ms;	/* 0 = default */
 	const char *const *env; /* "NAME=value", NULL terminated or NULL */
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A sandbox that is held: it runs commands until it is deleted or expires. */
@@ -122,6 +123,7 @@ struct create_spec {
 	uint32_t idle_seconds, expires_in_seconds; /* 0 = default */
 	const char *const *env;			   /* of all its commands */
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A command on a held sandbox: code, as of a one-call run, or argv. */
@@ -138,6 +140,7 @@ struct command_spec {
 	uint32_t timeout_ms; /* 0 = default */
 	const char *const *env;
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A pending answer; valid until its callback ran. */

@@ -186,6 +186,7 @@ int run_spec_check(const struct caller *who, const struct run_spec *spec,
 		.config_len = spec->config_len,
 		.timeout_ms = spec->timeout_ms,
 		.env = spec->env,
+		.origin = spec->origin,
 	};
 	if (caller_check(who, err) || work_check(ret_work, err) ||
 	    limits_check(&spec->limits, ret_limits, err) ||

@@ -123,6 +123,7 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 		return NULL;
 	}
 	b->begin.cmd = c;
+	b->rec.origin = c->rec.origin;
 	memcpy(b->rec.command, c->rec.id, sizeof(b->rec.command));
 	key_take(&b->begin, spec->key, spec->request_hash);
 	/* Room for preparing the template beside the run itself. */
@@ -173,6 +174,8 @@ static struct box *held_new(struct engine *e, const struct caller *who,
 		box_discard(b);
 		return NULL;
 	}
+	if (spec->origin)
+		b->rec.origin = *spec->origin;
 	b->rec.idle_seconds = spec->idle_seconds;
 	expires_in(b, spec->expires_in_seconds);
 	key_take(&b->begin, spec->key, spec->request_hash);
@@ -190,6 +193,7 @@ struct from_ask {
 	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
 	char snapshot[ID_BYTES_MAX];
 	struct create_spec spec;
+	struct origin origin;
 	struct secrets common; /* env */
 };
 
@@ -272,6 +276,10 @@ static int from_read(struct engine *e, const struct caller *who,
 		a->spec.key = a->key;
 		a->spec.snapshot = a->snapshot;
 		a->spec.env = a->common.env_list;
+		if (spec->origin) {
+			a->origin = *spec->origin;
+			a->spec.origin = &a->origin;
+		}
 		rc = store_snapshot_get(e->store, a->environment, a->graph,
 					a->snapshot, on_from, a);
 	}

@@ -1,5 +1,6 @@
 /* API keys; see auth.h. */
 #include "auth.h"
+#include "../clock.h"
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -23,6 +24,7 @@ struct auth {
 	struct store *store; /* borrowed */
 	struct keys keys;
 	struct realm realm;
+	struct grants grants;
 };
 
 struct load {
@@ -51,6 +53,7 @@ void auth_destroy(struct auth *a)
 		return;
 	free(a->keys.list);
 	realm_finish(&a->realm);
+	grants_finish(&a->grants);
 	free(a);
 }
 
@@ -135,6 +138,46 @@ int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
 	return rc;
 }
 
+/* ---- grants ----------------------------------------------------------- */
+
+struct grants_load {
+	struct auth *auth;
+	int64_t now_ms;
+	void (*done)(void *ctx, int rc);
+	void *ctx;
+};
+
+static void on_grants(void *ctx, int rc, const struct grant_row *rows, size_t n)
+{
+	struct grants_load l = *(struct grants_load *)ctx;
+
+	free(ctx);
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = grants_add(&l.auth->grants, &rows[i], l.now_ms);
+	l.done(l.ctx, rc);
+}
+
+int auth_load_grants(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
+{
+	struct grants_load *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	*l = (struct grants_load){a, clock_wall_ms(), done, ctx};
+	rc = store_grant_load(a->store, l->now_ms, on_grants, l);
+	if (rc)
+		free(l);
+	return rc;
+}
+
+struct grants *auth_grants(struct auth *a)
+{
+	return &a->grants;
+}
+
+/* ---- headers ---------------------------------------------------------- */
+
 static const char *bearer(const char *header)
 {
 	if (!header || strncasecmp(header, "Bearer ", 7))
@@ -142,6 +185,19 @@ static const char *bearer(const char *header)
 	for (header += 7; *header == ' '; header++)
 		;
 	return header;
+}
+
+bool auth_is_grant(const char *header)
+{
+	const char *token = bearer(header);
+
+	return token && !strncmp(token, GRANT_PREFIX, sizeof(GRANT_PREFIX) - 1);
+}
+
+int auth_check_grant(const struct auth *a, const char *header, int64_t now_ms,
+		     struct grant *ret, struct err *e)
+{
+	return grants_check(&a->grants, bearer(header), now_ms, ret, e);
 }
 
 int auth_check(const struct auth *a, const char *header,

@@ -10,6 +10,7 @@
 #ifndef HUTCHD_AUTH_H
 #define HUTCHD_AUTH_H
 
+#include "grants.h"
 #include "realm.h"
 
 #define AUTH_KEY_BYTES_MAX 128 /* of the text, as accepted */
@@ -27,6 +28,16 @@ void auth_destroy(struct auth *a);
  * the store made: who is told of a change finds it in force.
  */
 int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx);
+
+/* The grants that the last daemon gave, once at the start; as auth_load. */
+int auth_load_grants(struct auth *a, void (*done)(void *ctx, int rc),
+		     void *ctx);
+struct grants *auth_grants(struct auth *a);
+/* Is it one? */
+bool auth_is_grant(const char *header);
+/* As auth_check, of a grant; its errors are those of grants_check. */
+int auth_check_grant(const struct auth *a, const char *header, int64_t now_ms,
+		     struct grant *ret, struct err *e);
 
 /*
  * Check the value of an Authorization header (NULL = none).  0 and *ret, or

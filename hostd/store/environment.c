@@ -212,19 +212,6 @@ struct load_op {
 	void *ctx;
 };
 
-/* Room for one more; NULL = no memory. */
-static void *grown(void *list, size_t n, size_t *cap, size_t each)
-{
-	void *more;
-
-	if (n < *cap)
-		return list;
-	more = realloc(list, (*cap ? *cap * 2 : 16) * each);
-	if (more)
-		*cap = *cap ? *cap * 2 : 16;
-	return more;
-}
-
 static int load_environments(struct db *db, struct load_op *l)
 {
 	struct query q = query(db, "SELECT id, plan, is_enabled, created_ms,"
@@ -234,8 +221,8 @@ static int load_environments(struct db *db, struct load_op *l)
 
 	while ((rc = q_row(&q)) > 0) {
 		struct environment_info *e =
-			grown(l->environments, l->n_environments,
-			      &l->environments_cap, sizeof(*e));
+			list_grown(l->environments, l->n_environments,
+				   &l->environments_cap, sizeof(*e));
 
 		if (!e) {
 			q_end(&q);
@@ -266,8 +253,8 @@ static int load_graphs(struct db *db, struct load_op *l)
 
 	q_int(&q, l->with_all_graphs);
 	while ((rc = q_row(&q)) > 0) {
-		struct graph_info *g = grown(l->graphs, l->n_graphs,
-					     &l->graphs_cap, sizeof(*g));
+		struct graph_info *g = list_grown(l->graphs, l->n_graphs,
+						  &l->graphs_cap, sizeof(*g));
 
 		if (!g) {
 			q_end(&q);

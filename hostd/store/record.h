@@ -17,6 +17,7 @@
 #define GRAPH_NAME_BYTES_MAX	  64
 #define TEMPLATE_NAME_BYTES_MAX	  64
 #define SNAPSHOT_NAME_BYTES_MAX	  64
+#define ORIGIN_NAME_BYTES_MAX	  128
 #define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define HASH_BYTES		  32
@@ -72,6 +73,15 @@ struct limits {
 	uint32_t disk_mib;
 };
 
+/* The step of a workflow that asked (LBB-45); workflow "" = none did. */
+struct origin {
+	char workflow[ORIGIN_NAME_BYTES_MAX + 1];
+	char run[ORIGIN_NAME_BYTES_MAX + 1];  /* "" = not told, */
+	char step[ORIGIN_NAME_BYTES_MAX + 1]; /* and so is this */
+	uint64_t turn;			      /* 0 = not told, */
+	uint32_t attempt;		      /* and so is this */
+};
+
 struct sandbox_rec {
 	char id[ID_BYTES_MAX];
 	char environment[ID_BYTES_MAX];
@@ -95,6 +105,7 @@ struct sandbox_rec {
 	uint64_t incarnation;		 /* of the VM, grows with each start */
 	char host_boot_id[40];
 	char command[ID_BYTES_MAX]; /* one-call: its command */
+	struct origin origin;
 };
 
 struct output_rec {
@@ -127,6 +138,7 @@ struct command_rec {
 	struct bytes result; /* JSON text as the guest gave it */
 	uint64_t user_us, sys_us, rss_bytes;
 	struct output_rec out[2]; /* 0 stdout, 1 stderr */
+	struct origin origin;
 };
 
 /* SHA-256 of a snapshot's files; zeros = not known (a record of version 1). */

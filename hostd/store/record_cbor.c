@@ -12,6 +12,21 @@
 #define N_OF(a)	       (sizeof(a) / sizeof((a)[0]))
 #define TEXT_MAX(s, m) (sizeof(((s *)0)->m) - 1)
 
+/* Of `r`, which has an `origin`. */
+#define ORIGIN(r, k)                                                           \
+	{k, F_TEXT, offsetof(struct r, origin.workflow), 0,                    \
+	 ORIGIN_NAME_BYTES_MAX},                                               \
+		{(k) + 1, F_TEXT, offsetof(struct r, origin.run), 0,           \
+		 ORIGIN_NAME_BYTES_MAX},                                       \
+		{(k) + 2, F_TEXT, offsetof(struct r, origin.step), 0,          \
+		 ORIGIN_NAME_BYTES_MAX},                                       \
+		{(k) + 3, F_U64, offsetof(struct r, origin.turn), 0,           \
+		 UINT64_MAX},                                                  \
+	{                                                                      \
+		(k) + 4, F_U32, offsetof(struct r, origin.attempt), 0,         \
+			UINT32_MAX                                             \
+	}
+
 #define S(m) offsetof(struct sandbox_rec, m)
 #define S_TEXT(k, m)                                                           \
 	{                                                                      \
@@ -46,11 +61,15 @@ static const struct field sandbox_fields[] = {
 	{25, F_U64, S(incarnation), 0, UINT64_MAX},
 	S_TEXT(26, host_boot_id),
 	S_TEXT(27, command),
+	/* From version 2 on. */
+	ORIGIN(sandbox_rec, 40),
 };
 
 static const struct record_type sandbox_type = {
-	"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields,
+	"sandbox", 2, sizeof(struct sandbox_rec), sandbox_fields,
 	N_OF(sandbox_fields)};
+static const struct record_type sandbox_type_1 = {
+	"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields, 27};
 
 #define C(m) offsetof(struct command_rec, m)
 #define C_TEXT(k, m)                                                           \
@@ -91,11 +110,15 @@ static const struct field command_fields[] = {
 	{30, F_U64, C(out[0].tail_at), 0, UINT64_MAX},
 	{31, F_U64, C(out[1].total), 0, UINT64_MAX},
 	{32, F_U64, C(out[1].tail_at), 0, UINT64_MAX},
+	/* From version 2 on. */
+	ORIGIN(command_rec, 40),
 };
 
 static const struct record_type command_type = {
-	"command", 1, sizeof(struct command_rec), command_fields,
+	"command", 2, sizeof(struct command_rec), command_fields,
 	N_OF(command_fields)};
+static const struct record_type command_type_1 = {
+	"command", 1, sizeof(struct command_rec), command_fields, 32};
 
 #define N(m) offsetof(struct snapshot_rec, m)
 #define N_TEXT(k, m)                                                           \
@@ -162,6 +185,16 @@ static const struct field event_fields[] = {
 static const struct record_type event_type = {
 	"event", 1, sizeof(struct event_rec), event_fields, N_OF(event_fields)};
 
+/* What the version before wrote is read for ever. */
+static int decode_either(const struct record_type *now,
+			 const struct record_type *before, void *r,
+			 const void *cbor, size_t len)
+{
+	int rc = codec_decode(now, r, cbor, len);
+
+	return rc == -ENOTSUP ? codec_decode(before, r, cbor, len) : rc;
+}
+
 int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out)
 {
 	return codec_encode(&sandbox_type, r, out);
@@ -169,7 +202,7 @@ int sandbox_rec_encode(const struct sandbox_rec *r, struct bytes *out)
 
 int sandbox_rec_decode(struct sandbox_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&sandbox_type, r, cbor, len);
+	return decode_either(&sandbox_type, &sandbox_type_1, r, cbor, len);
 }
 
 int command_rec_encode(const struct command_rec *r, struct bytes *out)
@@ -179,7 +212,7 @@ int command_rec_encode(const struct command_rec *r, struct bytes *out)
 
 int command_rec_decode(struct command_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&command_type, r, cbor, len);
+	return decode_either(&command_type, &command_type_1, r, cbor, len);
 }
 
 int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out)
@@ -189,10 +222,7 @@ int snapshot_rec_encode(const struct snapshot_rec *r, struct bytes *out)
 
 int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len)
 {
-	int rc = codec_decode(&snapshot_type, r, cbor, len);
-
-	return rc == -ENOTSUP ? codec_decode(&snapshot_type_1, r, cbor, len)
-			      : rc;
+	return decode_either(&snapshot_type, &snapshot_type_1, r, cbor, len);
 }
 
 int key_rec_encode(const struct key_info *r, struct bytes *out)

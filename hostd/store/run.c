@@ -107,7 +107,14 @@ static int begin_exec(struct db *db, struct store_op *op)
 
 	if (rc || b->found.is_found)
 		return rc;
-	rc = graph_put(db, b->sbx.environment, b->sbx.graph);
+	if (b->has_cmd)
+		rc = budget_take(db, b->sbx.environment, b->cmd.origin.workflow,
+				 b->cmd.created_ms, &b->found.spent);
+	if (rc == -EDQUOT)
+		b->found.retry_at_ms =
+			b->found.spent.began_ms + b->found.spent.window_ms;
+	if (!rc)
+		rc = graph_put(db, b->sbx.environment, b->sbx.graph);
 	if (!rc)
 		rc = sandbox_put(db, &b->sbx);
 	if (!rc && b->has_cmd)

@@ -105,6 +105,55 @@ typedef void (*store_realm_fn)(void *ctx, int rc, const struct realm_rows *r);
 int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
 		     void *ctx);
 
+/* ---- grants of steps (grant.c) ------------------------------------------- */
+
+#define GRANT_OPERATION_BYTES_MAX 32
+/* A grant that is over is remembered so long: it shows that an earlier attempt
+ * is over, too (hostd/http/grants.h). */
+#define GRANT_REMEMBERED_MS 60000
+
+struct grant_row {
+	uint8_t hash[HASH_BYTES]; /* of the token, which is not stored */
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	struct origin origin;
+	char operation[GRANT_OPERATION_BYTES_MAX];
+	uint64_t epoch;
+	int64_t issued_ms, expires_ms;
+};
+/* Forgets some of those that were over GRANT_REMEMBERED_MS before it. */
+int store_grant_add(struct store *s, const struct grant_row *g, store_rc_fn fn,
+		    void *ctx);
+/* Those that are to be remembered at `now_ms`; borrowed. */
+typedef void (*store_grants_fn)(void *ctx, int rc, const struct grant_row *g,
+				size_t n);
+int store_grant_load(struct store *s, int64_t now_ms, store_grants_fn fn,
+		     void *ctx);
+
+/* ---- budgets (budget.c) -------------------------------------------------- */
+
+/* So many runs in each window, which begins with its first run.  workflow "":
+ * all runs of the environment. */
+struct budget_row {
+	char environment[ID_BYTES_MAX];
+	char workflow[ORIGIN_NAME_BYTES_MAX + 1];
+	uint32_t runs_max;
+	int64_t window_ms;
+	int64_t began_ms; /* 0 = no window yet */
+	uint32_t runs;	  /* in that window */
+};
+/* What was counted stays. */
+int store_budget_set(struct store *s, const struct budget_row *b,
+		     store_rc_fn fn, void *ctx);
+/* -ENOENT. */
+int store_budget_delete(struct store *s, const char *environment,
+			const char *workflow, store_rc_fn fn, void *ctx);
+/* environment NULL = all; borrowed. */
+typedef void (*store_budgets_fn)(void *ctx, int rc, const struct budget_row *b,
+				 size_t n);
+int store_budget_list(struct store *s, const char *environment,
+		      store_budgets_fn fn, void *ctx);
+
 /* ---- sandboxes and commands -------------------------------------------- */
 
 /*
@@ -112,7 +161,8 @@ int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
  * there already nothing is written and *found tells which command it names
  * and whether the request hash is the same.  cmd NULL: the key is of a sandbox
  * alone.  A command's sandbox may be there already: then its record is written
- * again.
+ * again.  A command is counted in the budgets of its environment and workflow;
+ * where one is spent nothing is written: -EDQUOT, and when it begins anew.
  */
 struct store_begin {
 	const char *environment, *graph, *operation, *key;
@@ -121,6 +171,9 @@ struct store_begin {
 struct store_found {
 	bool is_found, is_same_request;
 	char sandbox[ID_BYTES_MAX], command[ID_BYTES_MAX];
+	/* -EDQUOT: */
+	int64_t retry_at_ms;
+	struct budget_row spent;
 };
 typedef void (*store_begin_fn)(void *ctx, int rc, const struct store_found *f);
 /* Look only: what store_run_begin would find. */

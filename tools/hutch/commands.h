@@ -17,6 +17,8 @@ int cmd_show(struct cli *c, int argc, char **argv);
 int cmd_kill(struct cli *c, int argc, char **argv);
 int cmd_env(struct cli *c, int argc, char **argv);
 int cmd_graph(struct cli *c, int argc, char **argv);
+int cmd_grant(struct cli *c, int argc, char **argv);
+int cmd_budget(struct cli *c, int argc, char **argv);
 int cmd_key(struct cli *c, int argc, char **argv);
 int cmd_sandbox(struct cli *c, int argc, char **argv);
 int cmd_snapshot(struct cli *c, int argc, char **argv);

@@ -65,6 +65,8 @@ static const struct command {
 	{"env", "environments: plan, enabled, places", cmd_env},
 	{"graph", "graphs: places, epoch", cmd_graph},
 	{"key", "create, list and revoke API keys", cmd_key},
+	{"grant", "a token for one attempt of a workflow's step", cmd_grant},
+	{"budget", "how many runs may begin in a window of time", cmd_budget},
 	{"doctor", "check this host and say what to do", cmd_doctor},
 	{"serve", "run the daemon in the foreground", cmd_serve},
 	{"version", "print the version; also hutch --version", cmd_version},

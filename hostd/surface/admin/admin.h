@@ -43,6 +43,10 @@ void admin_graph_list(struct request *r);
 void admin_graph_set(struct request *r);
 /* Decimal text, as JSON has it: all 64 bits. */
 void admin_epoch_print(char dst[24], uint64_t epoch);
+/* budgets.c */
+void admin_budget_set(struct request *r);
+void admin_budget_list(struct request *r);
+void admin_budget_delete(struct request *r);
 /* keys.c */
 void admin_key_create(struct request *r);
 void admin_key_list(struct request *r);

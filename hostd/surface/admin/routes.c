@@ -3,6 +3,7 @@
 
 static const char *const p_none[] = {NULL};
 static const char *const p_key[] = {"name", NULL};
+static const char *const p_budget[] = {"workflow", NULL};
 
 static const struct route routes[] = {
 	{HTTP_POST, "/admin/keys", "createKey", ROUTE_ADMIN, ACCESS_OPEN,
@@ -24,6 +25,12 @@ static const struct route routes[] = {
 	 ACCESS_OPEN, 0, p_none, admin_graph_list},
 	{HTTP_PATCH, "/admin/graphs", "setGraph", ROUTE_ADMIN, ACCESS_OPEN,
 	 ADMIN_BODY_BYTES_MAX, p_none, admin_graph_set},
+	{HTTP_PUT, "/admin/budgets", "setBudget", ROUTE_ADMIN, ACCESS_OPEN,
+	 ADMIN_BODY_BYTES_MAX, p_none, admin_budget_set},
+	{HTTP_GET, "/admin/budgets", "listBudgets", ROUTE_ADMIN | ROUTE_ALWAYS,
+	 ACCESS_OPEN, 0, p_none, admin_budget_list},
+	{HTTP_DELETE, "/admin/budgets", "deleteBudget", ROUTE_ADMIN,
+	 ACCESS_OPEN, 0, p_budget, admin_budget_delete},
 	{HTTP_GET, "/admin/status", "status", ROUTE_ADMIN | ROUTE_ALWAYS,
 	 ACCESS_OPEN, 0, p_none, admin_status},
 	{HTTP_GET, "/admin/ps", "listLive", ROUTE_ADMIN | ROUTE_ALWAYS,

@@ -27,6 +27,7 @@ static const struct decode_field create_fields[] = {
 	{"expires_in_seconds", work_expires},
 	{"env", work_env},
 	{"wait_ms", work_wait},
+	{"workflow", work_workflow},
 	{"files", not_yet},
 	{"name", not_yet},
 	{"labels", not_yet},
@@ -73,6 +74,7 @@ void lbb_create_held(struct request *r, struct json_span body)
 	if (decode_object(w, "", body, create_fields, N_OF(create_fields),
 			  &e) ||
 	    snapshot_alone(w, &e) ||
+	    work_origin(r, w, ACCESS_CREATE, &spec.origin, &e) ||
 	    work_hash(r, body, NULL, spec.request_hash, &e)) {
 		work_refuse(r, &e);
 		return;
@@ -106,9 +108,10 @@ static int command_run(void *ctx, const char *path, struct json_span v,
 }
 
 static const struct decode_field command_fields[] = {
-	{"argv", work_argv},	{"cwd", work_cwd}, {"stdin", work_stdin},
-	{"run", command_run},	{"env", work_env}, {"timeout_ms", work_timeout},
-	{"wait_ms", work_wait},
+	{"argv", work_argv},	{"cwd", work_cwd},
+	{"stdin", work_stdin},	{"run", command_run},
+	{"env", work_env},	{"timeout_ms", work_timeout},
+	{"wait_ms", work_wait}, {"workflow", work_workflow},
 };
 
 static int command_decode(struct request *r, struct work *w,
@@ -141,6 +144,8 @@ static int command_decode(struct request *r, struct work *w,
 	spec->timeout_ms = w->timeout_ms;
 	spec->env = w->env;
 	spec->wait_ms = w->wait_ms;
+	if (work_origin(r, w, ACCESS_COMMAND, &spec->origin, e))
+		return -1;
 	return work_hash(r, body, spec->sandbox, spec->request_hash, e);
 }
 

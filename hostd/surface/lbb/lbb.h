@@ -26,6 +26,7 @@
 #define LBB_RUN_BODY_BYTES_MAX (4u << 20)
 /* The same with stdin, every character of it escaped. */
 #define LBB_COMMAND_BODY_BYTES_MAX (8u << 20)
+#define LBB_GRANT_BODY_BYTES_MAX   4096
 
 /* Exact in JSON of all clients, with a whole read behind it. */
 #define LBB_FILE_OFFSET_MAX ((1ull << 53) - GP_FILE_BYTES_MAX)
@@ -63,6 +64,16 @@ void lbb_command_get(struct request *r);
 void lbb_command_cancel(struct request *r);
 /* logs.c */
 void lbb_command_logs(struct request *r);
+/* workflow.c: rows' functions for names of workflows and steps, of runs, and
+ * for turns. */
+int lbb_origin_name(char dst[ORIGIN_NAME_BYTES_MAX + 1], const char *path,
+		    struct json_span v, struct err *e);
+int lbb_origin_run(char dst[ORIGIN_NAME_BYTES_MAX + 1], const char *path,
+		   struct json_span v, struct err *e);
+int lbb_origin_turn(uint64_t *dst, const char *path, struct json_span v,
+		    struct err *e);
+/* grants.c */
+void lbb_grant_create(struct request *r);
 /* templates.c */
 void lbb_templates(struct request *r);
 /* service.c */

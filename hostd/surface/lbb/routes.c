@@ -71,6 +71,8 @@ static const struct route routes[] = {
 	 ACCESS_READ, 0, p_file_read, lbb_file_read},
 	{HTTP_PUT, "/v1/sandboxes/files/content", "writeFile", V1 | ROUTE_RAW,
 	 ACCESS_WRITE, GP_FILE_BYTES_MAX, p_file, lbb_file_write},
+	{HTTP_POST, "/v1/sandboxes/grants", "createGrant", V1, ACCESS_GRANT,
+	 LBB_GRANT_BODY_BYTES_MAX, p_none, lbb_grant_create},
 	{HTTP_GET, "/v1/sandboxes/templates", "listTemplates", V1_END,
 	 ACCESS_READ, 0, p_templates, lbb_templates},
 };

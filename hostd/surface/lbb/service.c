@@ -11,7 +11,7 @@
 static const char *const capabilities[] = {
 	"sandboxes",	       "sandboxes.run",	     "sandboxes.hold",
 	"sandboxes.stop",      "sandboxes.commands", "sandboxes.logs",
-	"sandboxes.snapshots", "sandboxes.files",
+	"sandboxes.snapshots", "sandboxes.files",    "sandboxes.grants",
 };
 
 static void put_status(struct request *r, int status, const char *word)
