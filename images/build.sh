@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds what a sandbox runs on, or finds it in the cache.
 #
-#   images/build.sh all | kernel | python | node | shell | libcbor ...
+#   images/build.sh all | kernel | python | node | shell | libcbor | workflow ...
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -21,6 +21,7 @@ link_of() {
 	case $1 in
 	kernel) echo vmlinux vmlinux ;;
 	libcbor) echo libcbor lib/libcbor.a ;;
+	workflow) echo workflow site ;;	# no image, and not one of ALL
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -35,7 +36,7 @@ target() {
 	read -r link file < <(link_of "$name")
 	mkdir -p "$OUT"
 	[ -L "$OUT/$link" ] || rm -rf "${OUT:?}/$link"
-	if [ "$name" = libcbor ]; then
+	if [ "$link" = "$name" ]; then
 		ln -sfnT "$entry" "$OUT/$link"
 	else
 		ln -sfnT "$entry/$file" "$OUT/$link"

@@ -2,6 +2,7 @@
 #
 #   make images          all of them, built or found in the cache
 #   make images-kernel   one: kernel python node shell libcbor
+#   make images-workflow Python packages of examples/workflow
 #   make images-test     the cache, byte for byte reproduction, first use,
 #                        registers on this machine's KVM (needs hutch-vmm)
 #
@@ -14,6 +15,11 @@ images: $(addprefix images-,$(IMAGE_NAMES))
 
 $(addprefix images-,$(IMAGE_NAMES)): images-%:
 	+@$(IMAGES_DIR)/build.sh $* >/dev/null
+
+# No image: what examples/workflow runs with.  Where it cannot be had its test
+# is skipped.
+images-workflow:
+	+@$(IMAGES_DIR)/build.sh workflow >/dev/null
 
 # A file that needs a result names it; what is up to date takes 0.1 s.
 build/images/vmlinux: images-kernel
@@ -32,4 +38,4 @@ build/images/vectest: images/kernel/vectest.c
 	@mkdir -p $(@D)
 	gcc -O2 -Wall -Wextra -static -Iapi -o $@ $<
 
-.PHONY: images images-test $(addprefix images-,$(IMAGE_NAMES))
+.PHONY: images images-test images-workflow $(addprefix images-,$(IMAGE_NAMES))

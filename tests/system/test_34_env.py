@@ -361,7 +361,7 @@ def expiry():
 def retention():
     c = moved().client()
     key = new_key()
-    run = {"run": {"code": "echo said >&2; echo 6",
+    run = {"run": {"code": "echo said >&2; echo 6 > $RUN_RESULT",
                    "template": "lbb/shell"}, "wait_ms": 30000}
     r = c.call("POST", "/v1/sandboxes", run, key, timeout=120)
     assert r.status in (200, 202), r
@@ -370,6 +370,7 @@ def retention():
     equal(ended.status, "succeeded", ended)
     assert c.logs(cmd, "stderr"), "there is output"
     result = c.command(cmd).json["result"]
+    equal(result, 6)
     becomes(c, box, "destroyed")
 
     MOVED.pass_time(7 * DAY - 2 * HOUR)
