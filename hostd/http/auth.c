@@ -115,11 +115,14 @@ static void load_realm(void *ctx, int rc, const struct realm_rows *rows)
 {
 	struct load *l = ctx;
 
-	l->rc = rc ? rc : realm_take(&l->realm, rows);
-	if (!l->rc)
-		l->rc = store_key_list(l->auth->store, load_key, l);
-	if (l->rc)
-		load_end(l);
+	if (!rc)
+		rc = realm_take(&l->realm, rows);
+	if (!rc)
+		rc = store_key_list(l->auth->store, load_key, l);
+	if (!rc)
+		return; /* it may be over, and gone, by now */
+	l->rc = rc;
+	load_end(l);
 }
 
 int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
