@@ -23,13 +23,14 @@ static int environment_put(struct db *db, const struct key_info *k,
 	struct query q = query(
 		db, "INSERT INTO environment(id, plan, is_enabled, created_ms,"
 		    " rec) VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT(id) DO"
-		    " UPDATE SET plan = ?2, is_enabled = ?3, rec = ?5");
+		    " UPDATE SET plan = ?2, is_enabled = ?3 WHERE ?6");
 
 	q_text(&q, k->environment);
 	q_int(&q, k->plan);
 	q_int(&q, k->is_enabled);
 	q_int(&q, clock_wall_ms());
 	q_blob(&q, cbor->data, cbor->len);
+	q_int(&q, k->changes_environment);
 	return q_run(&q);
 }
 

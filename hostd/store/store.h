@@ -37,6 +37,9 @@ struct key_info {
 	bool is_enabled; /* sandboxes enabled for the environment */
 	bool is_revoked;
 	bool is_test; /* begins with lbb_sk_test_ */
+	/* Of an add: plan and is_enabled are for all keys of an environment
+	 * that is there; else it keeps its own. */
+	bool changes_environment;
 };
 
 typedef void (*store_rc_fn)(void *ctx, int rc);

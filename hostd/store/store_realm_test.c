@@ -164,9 +164,43 @@ static void a_graph_is_there_from_its_first_sandbox(void **state)
 	assert_int_equal(seen.graph[0].epoch, 3);
 }
 
+/* A key that is made says nothing of an environment that is there, unless it is
+ * meant to: what `env set` said meanwhile stays. */
+static void a_key_keeps_its_environment(void **state)
+{
+	struct key_info k = {.environment = "a",
+			     .name = "one",
+			     .plan = PLAN_FREE,
+			     .is_enabled = false};
+	uint8_t hash[HASH_BYTES] = {1};
+	struct answer a;
+
+	(void)state;
+	assert_int_equal(add("a"), 0);
+	answer_init(&a, &f);
+	assert_int_equal(store_key_add(f.store, &k, hash, on_rc, &a), 0);
+	answer_wait(&a, 1);
+	assert_int_equal(a.rc, 0);
+	load(true);
+	assert_int_equal(seen.env[0].plan, PLAN_FULL);
+	assert_true(seen.env[0].is_enabled);
+	k.changes_environment = true;
+	snprintf(k.name, sizeof(k.name), "two");
+	hash[0] = 2;
+	assert_int_equal(store_key_add(f.store, &k, hash, on_rc, &a), 0);
+	answer_wait(&a, 2);
+	load(true);
+	assert_int_equal(seen.env[0].plan, PLAN_FREE);
+	assert_false(seen.env[0].is_enabled);
+}
+
 static void nothing_is_erased_before_its_time(void **state)
 {
-	struct key_info k = {"env_a", "one", PLAN_FULL, true, false, true};
+	struct key_info k = {.environment = "env_a",
+			     .name = "one",
+			     .plan = PLAN_FULL,
+			     .is_enabled = true,
+			     .is_test = true};
 	const uint8_t hash[HASH_BYTES] = {1};
 	struct store_found found;
 	struct sandbox_rec s = sandbox_of(1);
@@ -205,6 +239,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_change_sets_what_it_names),
 		TEST(a_graph_is_there_from_its_first_sandbox),
+		TEST(a_key_keeps_its_environment),
 		TEST(nothing_is_erased_before_its_time),
 	};
 

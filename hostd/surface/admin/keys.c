@@ -16,7 +16,7 @@
 struct key_op {
 	struct key_info info;
 	struct auth_new made;
-	bool has_plan, has_enabled, is_change;
+	bool has_plan, has_enabled;
 };
 
 static void op_free(struct key_op *op)
@@ -111,7 +111,7 @@ static int key_change(void *ctx, const char *path, struct json_span v,
 {
 	struct key_op *op = ctx;
 
-	return decode_bool(path, v, &op->is_change, e);
+	return decode_bool(path, v, &op->info.changes_environment, e);
 }
 
 static const struct decode_field fields[] = {
@@ -140,7 +140,7 @@ static int keep_environment(const struct auth *a, struct key_op *op,
 		op->info.plan = k->plan;
 	if (!op->has_enabled)
 		op->info.is_enabled = k->is_enabled;
-	if (op->is_change)
+	if (op->info.changes_environment)
 		return 0;
 	if (op->info.plan != k->plan)
 		return err_set(e, ERR_INVALID_REQUEST, "plan",
