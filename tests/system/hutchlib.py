@@ -285,7 +285,7 @@ class MovableDaemon(Daemon):
         super().__init__(state, **dict({"snapshot_renew_hours": 0},
                                        **settings))
         self.offset_ms = 0
-        self.clock = os.path.join(self.state, "test.clock")
+        self.clock = self.state + ".clock"
         self.env = {"HUTCH_TEST_CLOCK": self.clock}
 
     def pass_time(self, seconds):

@@ -294,11 +294,9 @@ def isolated():
                            {"command": cmd})),
                   (404, "sandbox_command_not_found"), path)
         equal(other.call("GET", "/v1/sandboxes").json["data"], [])
-        equal(told(other.call("GET", "/v1/sandboxes/commands",
-                              query={"sandbox": box})),
-              (404, "sandbox_not_found"))
+        equal(other.call("GET", "/v1/sandboxes/commands",
+                         query={"sandbox": box}).json["data"], [])
     equal(status(mine, box), "running")
-    # The same key is another one in another environment.
     equal(hutch("env", "rm", "mine", env=BOX_ENV).returncode, 69)
     equal(delete(mine, box).status, 200)
 
@@ -411,11 +409,10 @@ def not_by_accident():
     d = MovableDaemon(STATE + "-plain", pool_max=0)
     d.program = "hutchd"
     d.settings.pop("snapshot_renew_hours")
-    os.makedirs(d.state, mode=0o700)
     d.pass_time(DAY)
     d.start()
     now = d.admin("GET", "/admin/status").json["now"]
-    assert now[:10] != "" and "FOR TESTS" not in d.log_text()
+    assert "FOR TESTS" not in d.log_text()
     told_s = datetime.datetime.fromisoformat(now.rstrip("Z") + "+00:00")
     off = abs(told_s.timestamp() - time.time())
     assert off < 60, f"its clock is {off} s off"
