@@ -18,6 +18,16 @@
 	  "The body is not valid JSON.")                                       \
 	X(UNAUTHORIZED, "unauthorized", "authentication_error", 401, 77, 0,    \
 	  "The API key is missing or not known.")                              \
+	X(GRANT_EXPIRED, "workflow_grant_expired", "authentication_error",     \
+	  401, 77, 0, "The grant's time is over.")                             \
+	X(GRANT_DENIED, "workflow_grant_denied", "permission_error", 403, 77,  \
+	  0, "The grant is not for this call.")                                \
+	X(FENCE_LOST, "workflow_fence_lost", "invalid_request_error", 409, 69, \
+	  0, "A later attempt of this step has begun.")                        \
+	X(EPOCH, "graph_epoch_mismatch", "invalid_request_error", 409, 69, 0,  \
+	  "The graph is at another epoch.")                                    \
+	X(BUDGET, "workflow_budget_exceeded", "rate_limit_error", 429, 75, 1,  \
+	  "The budget of runs is spent.")                                      \
 	X(RATE_LIMITED, "rate_limited", "rate_limit_error", 429, 75, 1,        \
 	  "Too many requests; wait before the next.")                          \
 	X(HOST_REFUSED, "host_not_allowed", "permission_error", 403, 77, 0,    \
@@ -36,6 +46,8 @@
 	  400, 64, 0, "The call needs an Idempotency-Key header.")             \
 	X(KEY_CONFLICT, "idempotency_conflict", "invalid_request_error", 409,  \
 	  64, 0, "The key was used with another request.")                     \
+	X(CONFLICT, "conflict", "invalid_request_error", 409, 69, 0,           \
+	  "The record is in a state that does not allow this.")                \
 	X(SANDBOX_NOT_FOUND, "sandbox_not_found", "invalid_request_error",     \
 	  404, 66, 0, "There is no such sandbox in this graph.")               \
 	X(COMMAND_NOT_FOUND, "sandbox_command_not_found",                      \

@@ -25,6 +25,11 @@ int64_t clock_mono_us(void)
 	return now_us(CLOCK_MONOTONIC);
 }
 
+int64_t clock_file_ms(void)
+{
+	return clock_wall_ms();
+}
+
 bool clock_is_movable(void)
 {
 	return false;

@@ -54,6 +54,14 @@ int64_t clock_mono_us(void)
 	return now_us(CLOCK_MONOTONIC);
 }
 
+int64_t clock_file_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
 bool clock_is_movable(void)
 {
 	return true;

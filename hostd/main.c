@@ -61,16 +61,18 @@ static void print_routes(void)
 		for (size_t i = 0; i < (*t)->n; i++) {
 			const struct route *r = &(*t)->routes[i];
 
-			printf("%s %s %s %s auth=%s key=%s body=%zu params=",
+			printf("%s %s %s %s auth=%s access=%s key=%s body=%zu "
+			       "params=",
 			       (*t)->name, http_method_name(r->method), r->path,
 			       r->operation,
 			       r->flags & ROUTE_ADMIN ? "admin"
 			       : r->flags & ROUTE_KEY ? "key"
 						      : "none",
+			       route_access_name(r->access),
 			       r->flags & ROUTE_IDEMPOTENT ? "yes" : "no",
 			       r->body_bytes_max);
 			if (r->flags & ROUTE_GRAPH)
-				printf("graph,stack,");
+				printf("graph,stack,expected_graph_epoch,");
 			for (const char *const *p = r->params; *p; p++)
 				printf("%s,", *p);
 			printf("\n");
@@ -336,8 +338,8 @@ static int start_http(struct daemon *d, struct err *e)
 	return 0;
 }
 
-/* The keys are known: open for clients. */
-static void on_keys(void *ctx, int rc)
+/* Keys and grants are known: open for clients. */
+static void on_grants(void *ctx, int rc)
 {
 	struct daemon *d = ctx;
 	struct err e;
@@ -346,10 +348,20 @@ static void on_keys(void *ctx, int rc)
 	if (d->is_stopping || (!rc && !start_http(d, &e)))
 		return;
 	if (rc)
-		err_set(&e, ERR_INTERNAL, NULL, "cannot read the keys: %s",
-			strerror(-rc));
+		err_set(&e, ERR_INTERNAL, NULL,
+			"cannot read keys and grants: %s", strerror(-rc));
 	d->exit_status = refuse(&e);
 	loop_stop(d->services.loop);
+}
+
+static void on_keys(void *ctx, int rc)
+{
+	struct daemon *d = ctx;
+
+	if (!rc && !d->is_stopping)
+		rc = auth_load_grants(d->services.auth, on_grants, d);
+	if (rc && !d->is_stopping)
+		on_grants(d, rc);
 }
 
 static void on_retention_done(void *ctx, int rc)
@@ -437,6 +449,9 @@ int main(int argc, char **argv)
 
 	log_init("hutchd");
 	log_limit_begin();
+	if (clock_is_movable())
+		log_warn("FOR TESTS: this daemon's clock is moved by the file "
+			 "of HUTCH_TEST_CLOCK");
 	if (process_exe_dir(exe_dir, sizeof(exe_dir), &e) ||
 	    config_defaults(&d.config, exe_dir, &e))
 		return refuse(&e);

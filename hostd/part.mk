@@ -5,15 +5,16 @@
 JSON_SRCS := $(addprefix hostd/http/,json_raw.c json_read.c json_str.c \
 	json_out.c utf8.c)
 HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
-	auth.c wrong_keys.c listen.c conn.c server.c request.c inner.c check.c \
-	reply.c reply_file.c range.c)
+	auth.c realm.c grants.c wrong_keys.c listen.c conn.c server.c \
+	request.c inner.c check.c reply.c reply_file.c range.c)
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
-	held.c naming.c update.c encode.c sandboxes.c snapshots.c files.c \
-	paths.c graph_files.c work_files.c commands.c logs.c templates.c \
-	service.c errors_page.c)
+	held.c naming.c update.c workflow.c grants.c encode.c sandboxes.c \
+	snapshots.c files.c paths.c graph_files.c work_files.c commands.c \
+	logs.c templates.c service.c errors_page.c)
 MCP_SRCS := $(addprefix hostd/surface/mcp/,rpc.c methods.c tools.c args.c \
 	call.c shape.c ask.c)
-ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
+ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c fields.c environments.c \
+	graphs.c budgets.c keys.c status.c \
 	pool.c df.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
@@ -26,6 +27,11 @@ HOSTD_LIBS := $(sort -lmicrohttpd -lcrypto $(ENGINE_LIBS) $(STORE_LIBS) \
 
 PROGRAMS += hutchd
 $(eval $(call program,hutchd,$(HOSTD_SRCS),$(HOSTD_LIBS)))
+
+# The same with a clock that tests move (clock.h).  Never installed.
+HOSTD_MOVABLE_SRCS := $(subst clock.c,clock_movable.c,$(HOSTD_SRCS))
+$(eval $(call program,hutchd-movable,$(HOSTD_MOVABLE_SRCS),$(HOSTD_LIBS)))
+unit-tests: $(B)/hutchd-movable
 
 # ---- unit tests and fuzz targets ----------------------------------------
 
@@ -54,12 +60,13 @@ work_files_srcs := hostd/surface/lbb/work_files.c hostd/engine/file_path.c \
 UNIT_TESTS += $(addprefix tests/hostd/,run_test encode_test openapi_test)
 $(eval $(call program,tests/hostd/run_test,hostd/surface/lbb/run_test.c \
 	hostd/surface/lbb/decode.c hostd/surface/lbb/work.c \
-	$(work_files_srcs) hostd/http/canon.c hostd/http/route.c \
+	hostd/surface/lbb/workflow.c $(work_files_srcs) \
+	hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka \
 	-Wl$(,)--wrap=calloc$(,)--wrap=realloc))
 UNIT_TESTS += tests/hostd/held_test
 $(eval $(call program,tests/hostd/held_test,hostd/surface/lbb/held_test.c \
-	$(addprefix hostd/surface/lbb/,decode.c work.c naming.c) \
+	$(addprefix hostd/surface/lbb/,decode.c work.c naming.c workflow.c) \
 	$(work_files_srcs) hostd/http/canon.c hostd/http/route.c \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 $(eval $(call program,tests/hostd/encode_test,\
@@ -71,7 +78,7 @@ $(eval $(call program,tests/hostd/encode_test,\
 UNIT_TESTS += tests/hostd/templates_test
 $(eval $(call program,tests/hostd/templates_test,\
 	hostd/surface/lbb/templates_test.c $(addprefix hostd/surface/lbb/,\
-	decode.c work.c naming.c encode.c sandboxes.c) hostd/store/record.c \
+	decode.c work.c naming.c workflow.c encode.c sandboxes.c) hostd/store/record.c \
 	hostd/surface/lbb/paths.c $(work_files_srcs) \
 	$(addprefix hostd/http/,canon.c route.c query.c) \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
@@ -87,6 +94,16 @@ $(eval $(call program,tests/hostd/graph_files_test,\
 	hostd/surface/lbb/encode.c hostd/store/record.c \
 	hostd/engine/file_path.c hostd/image/filehash.c hostd/image/sparse.c \
 	hostd/http/query.c $(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+
+UNIT_TESTS += tests/hostd/workflow_test
+$(eval $(call program,tests/hostd/workflow_test,\
+	hostd/surface/lbb/workflow_test.c hostd/surface/lbb/decode.c \
+	hostd/http/canon.c hostd/http/route.c $(JSON_SRCS) $(BASE_SRCS),\
+	-lcrypto -lcmocka))
+
+UNIT_TESTS += tests/hostd/grants_test
+$(eval $(call program,tests/hostd/grants_test,hostd/http/grants_test.c \
+	hostd/http/grants.c hostd/http/route.c $(BASE_SRCS),-lcrypto -lcmocka))
 
 UNIT_TESTS += tests/hostd/log_limit_test tests/hostd/wrong_keys_test
 $(eval $(call program,tests/hostd/wrong_keys_test,\

@@ -2,7 +2,7 @@
 # Builds what a sandbox runs on, or finds it in the cache.
 #
 #   images/build.sh all | kernel | python | node | shell | libcbor | jstools ...
-#   images/build.sh mcp-client      for tests/system, not a part of all
+#   images/build.sh mcp-client | workflow    for tests/system, not a part of all
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -24,6 +24,7 @@ link_of() {
 	libcbor) echo libcbor lib/libcbor.a ;;
 	jstools) echo jstools bin/node ;;
 	mcp-client) echo mcp-client node ;;
+	workflow) echo workflow site ;;	# no image, and not one of ALL
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -38,7 +39,7 @@ target() {
 	read -r link file < <(link_of "$name")
 	mkdir -p "$OUT"
 	[ -L "$OUT/$link" ] || rm -rf "${OUT:?}/$link"
-	if [ "$name" = mcp-client ] || [ "$file" != "${file#*/}" ]; then
+	if [ "$link" = "$name" ]; then
 		ln -sfnT "$entry" "$OUT/$link" # a folder is the result
 	else
 		ln -sfnT "$entry/$file" "$OUT/$link"

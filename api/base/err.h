@@ -20,6 +20,7 @@ struct err {
 	char text[ERR_TEXT_BYTES_MAX];
 	char param[ERR_PARAM_BYTES_MAX]; /* request field, "" = none */
 	int retry_after_s;		 /* 0 = say nothing */
+	long long retry_at_ms;		 /* Unix; 0 = say nothing */
 };
 
 struct err_info {

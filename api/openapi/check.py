@@ -4,8 +4,8 @@
 usage: check.py HUTCHD
 
 `HUTCHD --routes` prints the table; every row must be an operation of
-lbb.yaml with the same operation id, query names, body size, key and
-idempotency rule, and the document may have no other operation.  Every
+lbb.yaml with the same operation id, access, query names, body size,
+key and idempotency rule, and the document may have no other operation.  Every
 $ref must resolve.  Exit status 0 = equal, 1 = not.
 """
 import os
@@ -54,6 +54,7 @@ def from_document(doc):
             rows[method.upper(), path] = {
                 "operation": op["operationId"],
                 "auth": auth,
+                "access": op.get("x-access", "open"),
                 "key": "yes" if "Idempotency-Key" in headers else "no",
                 "body": str(op.get("x-body-bytes-max", 0)),
                 "params": {p["name"] for p in params if p["in"] == "query"},

@@ -116,27 +116,44 @@ bool admit_pooled(const struct engine *e, uint64_t ram_bytes,
 	       pool_fits(e, &room, &h, ram_bytes, disk_bytes);
 }
 
+void box_places(struct box *b, const struct caller *who)
+{
+	b->environment_places = who->environment_places;
+	b->graph_places = who->graph_places;
+}
+
+static int places_check(const struct engine *e, const struct box *b,
+			const struct held *h, struct err *err)
+{
+	uint32_t graph = b->graph_places ? b->graph_places : e->graph_places;
+	uint32_t environment = b->environment_places ? b->environment_places
+						     : e->environment_places;
+
+	if (h->graph >= graph) {
+		err_set(err, ERR_LIMIT_REACHED, NULL,
+			"The graph %s holds %u sandboxes, its limit is %u: "
+			"wait until one ends, or delete one.",
+			b->rec.graph, h->graph, graph);
+		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
+	}
+	if (h->environment >= environment) {
+		err_set(err, ERR_LIMIT_REACHED, NULL,
+			"The environment %s holds %u sandboxes, its limit is "
+			"%u: wait until one ends, or delete one.",
+			b->rec.environment, h->environment, environment);
+		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
+	}
+	return 0;
+}
+
 int admit(struct engine *e, struct box *b, struct err *err)
 {
 	struct held h = count(e, &b->rec);
 	struct room room;
 
 	vm_spec_cost(&b->spec, &b->ram_bytes, &b->disk_bytes);
-	if (h.graph >= e->graph_places) {
-		err_set(err, ERR_LIMIT_REACHED, NULL,
-			"The graph %s holds %u sandboxes, its limit: wait "
-			"until one ends, or delete one.",
-			b->rec.graph, h.graph);
-		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
-	}
-	if (h.environment >= e->environment_places) {
-		err_set(err, ERR_LIMIT_REACHED, NULL,
-			"The environment %s holds %u sandboxes, its limit: "
-			"wait until one ends, or delete one.",
-			b->rec.environment, h.environment);
-		return refuse(err, ERR_LIMIT_REACHED, ENGINE_RETRY_PLACES_S);
-	}
-	if (room_of(e, &room, err) || room_check(e, &room, &h, b, err))
+	if (places_check(e, b, &h, err) || room_of(e, &room, err) ||
+	    room_check(e, &room, &h, b, err))
 		return -1;
 	/* It fits.  Those who only wait give way, if they must: their memory
 	 * is free long before this one's VM has touched as much. */

@@ -158,12 +158,31 @@ static void begun(struct begin *g)
 	box_wake(b);
 }
 
+static void budget_spent(struct begin *g, const struct store_found *f)
+{
+	const struct budget_row *b = &f->spent;
+	int64_t left_ms = f->retry_at_ms - clock_wall_ms();
+	struct err err;
+
+	room_give_back(g, true);
+	err_set(&err, ERR_BUDGET, NULL,
+		"The budget of %s%s is spent: %u runs in %lld s.",
+		*b->workflow ? "workflow " : "environment ",
+		*b->workflow ? b->workflow : b->environment, b->runs,
+		(long long)b->window_ms / 1000);
+	err.retry_at_ms = f->retry_at_ms;
+	err.retry_after_s = left_ms > 0 ? (int)((left_ms + 999) / 1000) : 1;
+	give_up(g, &err);
+}
+
 static void on_begun(void *ctx, int rc, const struct store_found *f)
 {
 	struct begin *g = ctx;
 
 	fault_point(FAULT_BEGIN_WRITTEN);
-	if (rc)
+	if (rc == -EDQUOT)
+		budget_spent(g, f);
+	else if (rc)
 		give_up_store(g, rc);
 	else if (f->is_found)
 		answer_found(g, f);

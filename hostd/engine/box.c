@@ -354,6 +354,7 @@ struct box *box_new(struct engine *e, const struct caller *who,
 	s->created_ms = s->last_active_ms = clock_wall_ms();
 	s->incarnation = 1;
 	memcpy(s->host_boot_id, e->boot_id, sizeof(s->host_boot_id));
+	box_places(b, who);
 	spec_fill(b);
 	list_append(&e->boxes, &b->node);
 	return b;
@@ -384,6 +385,8 @@ static int record_fill(struct cmd *c, const struct command_spec *spec)
 	r->input_bytes = spec->input ? spec->input_len : 0;
 	r->config_bytes = spec->config ? spec->config_len : 0;
 	r->stdin_bytes = spec->stdin_len;
+	if (spec->origin)
+		r->origin = *spec->origin;
 	rc = names_put(&r->env_names, c->secrets.env_list);
 	return rc || !c->secrets.argv.len
 		       ? rc

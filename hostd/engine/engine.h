@@ -103,6 +103,7 @@ struct caller {
 	const char *graph;
 	enum plan plan;
 	bool is_enabled;
+	uint32_t environment_places, graph_places; /* 0 = as configured */
 };
 
 /* A File of the graph that is copied into the workspace before anything runs
@@ -126,6 +127,7 @@ struct run_spec {
 	const struct seed *seeds;
 	size_t n_seeds;
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A sandbox that is held: it runs commands until it is deleted or expires. */
@@ -144,6 +146,7 @@ struct create_spec {
 	const struct seed *seeds;
 	size_t n_seeds;
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A command on a held sandbox: code, as of a one-call run, or argv. */
@@ -161,6 +164,7 @@ struct command_spec {
 	uint32_t timeout_ms; /* 0 = default */
 	const char *const *env;
 	uint32_t wait_ms;
+	const struct origin *origin; /* NULL = none */
 };
 
 /* A pending answer; valid until its callback ran. */

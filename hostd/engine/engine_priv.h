@@ -133,8 +133,10 @@ struct box {
 	uint64_t ram_bytes, disk_bytes;
 	struct vm *vm; /* NULL: none, or it was told to end */
 	uint64_t last_number;
-	bool has_vm;	       /* `gone` is still to come */
-	bool holds_place;      /* counted by admission */
+	bool has_vm;	  /* `gone` is still to come */
+	bool holds_place; /* counted by admission */
+	/* Of its environment and graph when it was asked for; 0 = default. */
+	uint32_t environment_places, graph_places;
 	struct pooled *pooled; /* reserved for it */
 	bool is_durable;       /* key and record are on disk */
 	bool is_saving;	       /* vm_stop was asked */
@@ -172,6 +174,8 @@ int env_check(const char *const *env, struct err *err);
 
 /* Places, memory, disk; 0 takes them, -1 with err. */
 int admit(struct engine *e, struct box *b, struct err *err);
+/* Before that: as many as who asks may hold. */
+void box_places(struct box *b, const struct caller *who);
 /* One more command on a held sandbox? */
 int admit_command(const struct cmd *c, struct err *err);
 void err_not_running(struct err *err, const struct sandbox_rec *s);

@@ -154,6 +154,7 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 		}
 	}
 	b->begin.cmd = c;
+	b->rec.origin = c->rec.origin;
 	memcpy(b->rec.command, c->rec.id, sizeof(b->rec.command));
 	key_take(&b->begin, spec->key, spec->request_hash);
 	/* Room for preparing the template beside the run itself. */
@@ -192,6 +193,7 @@ void run_go(struct engine *e, const struct caller *who,
 		.timeout_ms = spec.timeout_ms,
 		.env = spec.env,
 		.wait_ms = spec.wait_ms,
+		.origin = spec.origin,
 	};
 	struct err err = {0};
 
@@ -257,6 +259,8 @@ struct box *held_new(struct engine *e, const struct caller *who,
 		 spec->name ? spec->name : "");
 	snprintf(b->rec.labels, sizeof(b->rec.labels), "%s",
 		 spec->labels ? spec->labels : "");
+	if (spec->origin)
+		b->rec.origin = *spec->origin;
 	b->rec.idle_seconds = spec->idle_seconds;
 	expires_in(b, spec->expires_in_seconds);
 	key_take(&b->begin, spec->key, spec->request_hash);

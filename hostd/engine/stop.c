@@ -346,6 +346,7 @@ int engine_sandbox_resume(struct engine *e, const struct caller *who,
 		return 0;
 	}
 	if (b->rec.status == SBX_STOPPED) {
+		box_places(b, who);
 		if (admit(e, b, &err)) {
 			waiter_refuse(w, &err);
 			return 0;

@@ -1,5 +1,6 @@
 /* API keys; see auth.h. */
 #include "auth.h"
+#include "../clock.h"
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -22,11 +23,14 @@ struct keys {
 struct auth {
 	struct store *store; /* borrowed */
 	struct keys keys;
+	struct realm realm;
+	struct grants grants;
 };
 
 struct load {
 	struct auth *auth;
 	struct keys keys;
+	struct realm realm;
 	int rc;
 	void (*done)(void *ctx, int rc);
 	void *ctx;
@@ -48,7 +52,14 @@ void auth_destroy(struct auth *a)
 	if (!a)
 		return;
 	free(a->keys.list);
+	realm_finish(&a->realm);
+	grants_finish(&a->grants);
 	free(a);
+}
+
+const struct realm *auth_realm(const struct auth *a)
+{
+	return &a->realm;
 }
 
 static int keys_add(struct keys *keys, const struct key_info *k,
@@ -70,7 +81,24 @@ static int keys_add(struct keys *keys, const struct key_info *k,
 	return 0;
 }
 
-static void load_one(void *ctx, int rc, const struct key_info *k,
+static void load_end(struct load *l)
+{
+	struct auth *a = l->auth;
+
+	if (!l->rc) {
+		free(a->keys.list);
+		a->keys = l->keys;
+		realm_finish(&a->realm);
+		a->realm = l->realm;
+	} else {
+		free(l->keys.list);
+		realm_finish(&l->realm);
+	}
+	l->done(l->ctx, l->rc);
+	free(l);
+}
+
+static void load_key(void *ctx, int rc, const struct key_info *k,
 		     const uint8_t hash[HASH_BYTES])
 {
 	struct load *l = ctx;
@@ -79,16 +107,22 @@ static void load_one(void *ctx, int rc, const struct key_info *k,
 		rc = keys_add(&l->keys, k, hash);
 	if (rc && !l->rc)
 		l->rc = rc;
-	if (k)
-		return;
-	if (!l->rc) {
-		free(l->auth->keys.list);
-		l->auth->keys = l->keys;
-	} else {
-		free(l->keys.list);
-	}
-	l->done(l->ctx, l->rc);
-	free(l);
+	if (!k)
+		load_end(l);
+}
+
+static void load_realm(void *ctx, int rc, const struct realm_rows *rows)
+{
+	struct load *l = ctx;
+
+	if (!rc)
+		rc = realm_take(&l->realm, rows);
+	if (!rc)
+		rc = store_key_list(l->auth->store, load_key, l);
+	if (!rc)
+		return; /* it may be over, and gone, by now */
+	l->rc = rc;
+	load_end(l);
 }
 
 int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
@@ -101,11 +135,51 @@ int auth_load(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
 	l->auth = a;
 	l->done = done;
 	l->ctx = ctx;
-	rc = store_key_list(a->store, load_one, l);
+	rc = store_realm_load(a->store, false, load_realm, l);
 	if (rc)
 		free(l);
 	return rc;
 }
+
+/* ---- grants ----------------------------------------------------------- */
+
+struct grants_load {
+	struct auth *auth;
+	int64_t now_ms;
+	void (*done)(void *ctx, int rc);
+	void *ctx;
+};
+
+static void on_grants(void *ctx, int rc, const struct grant_row *rows, size_t n)
+{
+	struct grants_load l = *(struct grants_load *)ctx;
+
+	free(ctx);
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = grants_add(&l.auth->grants, &rows[i], l.now_ms);
+	l.done(l.ctx, rc);
+}
+
+int auth_load_grants(struct auth *a, void (*done)(void *ctx, int rc), void *ctx)
+{
+	struct grants_load *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	*l = (struct grants_load){a, clock_wall_ms(), done, ctx};
+	rc = store_grant_load(a->store, l->now_ms, on_grants, l);
+	if (rc)
+		free(l);
+	return rc;
+}
+
+struct grants *auth_grants(struct auth *a)
+{
+	return &a->grants;
+}
+
+/* ---- headers ---------------------------------------------------------- */
 
 static const char *bearer(const char *header)
 {
@@ -114,6 +188,19 @@ static const char *bearer(const char *header)
 	for (header += 7; *header == ' '; header++)
 		;
 	return header;
+}
+
+bool auth_is_grant(const char *header)
+{
+	const char *token = bearer(header);
+
+	return token && !strncmp(token, GRANT_PREFIX, sizeof(GRANT_PREFIX) - 1);
+}
+
+int auth_check_grant(const struct auth *a, const char *header, int64_t now_ms,
+		     struct grant *ret, struct err *e)
+{
+	return grants_check(&a->grants, bearer(header), now_ms, ret, e);
 }
 
 int auth_check(const struct auth *a, const char *header,
@@ -151,14 +238,15 @@ int auth_check(const struct auth *a, const char *header,
 	return 0;
 }
 
-int auth_new_key(struct auth_new *ret)
+int auth_new_key(struct auth_new *ret, bool is_test)
 {
 	uint8_t raw[32];
 	int n;
 
 	if (getrandom(raw, sizeof(raw), 0) != sizeof(raw))
 		return -EIO;
-	n = snprintf(ret->text, sizeof(ret->text), "lbb_sk_live_");
+	n = snprintf(ret->text, sizeof(ret->text), "lbb_sk_%s_",
+		     is_test ? "test" : "live");
 	for (size_t i = 0; i < sizeof(raw); i++)
 		n += snprintf(ret->text + n, sizeof(ret->text) - (size_t)n,
 			      "%02x", raw[i]);

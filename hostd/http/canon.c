@@ -45,7 +45,10 @@ static int members(struct json_span body, struct json_member *ret)
 
 	json_iter_begin(&it, body);
 	while (json_iter_next(&it, &m)) {
-		if (json_name_is(m.name, "wait_ms"))
+		/* How long is waited, and which attempt asks, make no other
+		 * request of it. */
+		if (json_name_is(m.name, "wait_ms") ||
+		    json_name_is(m.name, "workflow"))
 			continue;
 		if (n == CANON_MEMBERS_MAX)
 			return -E2BIG;

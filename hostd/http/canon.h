@@ -5,9 +5,10 @@
  * HMAC-SHA256 under a key that only this daemon has (so that the stored hash
  * of a short secret input cannot be guessed offline) over, each with its
  * length in front: method, path, operation, graph, the id of the record that
- * the call is about (when it has one), and the body's members without wait_ms,
- * sorted by name, each as name and raw bytes.  The order of the members does
- * not matter, the spelling of their values does.
+ * the call is about (when it has one), and the body's members without wait_ms
+ * and workflow (an attempt after a crash asks for the same), sorted by name,
+ * each as name and raw bytes.  The order of the members does not matter, the
+ * spelling of their values does.
  */
 #ifndef HUTCHD_CANON_H
 #define HUTCHD_CANON_H

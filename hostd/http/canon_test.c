@@ -135,9 +135,9 @@ static void test_query_refuses(void **state)
 /* ---- routes ----------------------------------------------------------- */
 
 static const struct route rows[] = {
-	{HTTP_GET, "/a", "getA", 0, 0, NULL, NULL},
-	{HTTP_POST, "/a", "postA", 0, 10, NULL, NULL},
-	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, NULL, NULL},
+	{HTTP_GET, "/a", "getA", 0, ACCESS_OPEN, 0, NULL, NULL},
+	{HTTP_POST, "/a", "postA", 0, ACCESS_OPEN, 10, NULL, NULL},
+	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, ACCESS_OPEN, 0, NULL, NULL},
 };
 static const struct route_table table = {"t", rows, 3};
 static const struct route_table *const tables[] = {&table, NULL};

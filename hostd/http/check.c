@@ -5,6 +5,7 @@
  * frame differently), the host, the route, the state of the daemon, the
  * caller, the query, the body's type and length, the idempotency key.
  */
+#include "../clock.h"
 #include "../store/record.h"
 #include "auth.h"
 #include "server_priv.h"
@@ -15,10 +16,11 @@
 
 #define ENVIRONMENT_LOCAL "env_local"
 
-static const char *const graph_params[] = {"graph", "stack", NULL};
+static const char *const graph_params[] = {"graph", "stack",
+					   "expected_graph_epoch", NULL};
 /* The admin socket speaks for any environment. */
-static const char *const admin_params[] = {"graph", "stack", "environment",
-					   NULL};
+static const char *const admin_params[] = {
+	"graph", "stack", "expected_graph_epoch", "environment", NULL};
 
 /* Fields that mean one thing and may come once. */
 static const char *const single[] = {
@@ -242,11 +244,60 @@ static int wrong_key(struct request *r, struct MHD_Connection *c, struct err *e)
 	return -1;
 }
 
-static int check_enabled(const struct request *r, struct err *e)
+static int grant_denied(const struct request *r, struct err *e)
 {
-	if ((r->route->flags & ROUTE_SANDBOX) && !r->caller.is_enabled)
+	return err_set(e, ERR_GRANT_DENIED, NULL,
+		       "the grant is for sandbox_%s; %s %s is sandbox_%s",
+		       route_access_name(r->grant.access),
+		       http_method_name(r->method), r->path,
+		       route_access_name(r->route->access));
+}
+
+/* One route is of two kinds: its handler, which knows the body, looks again. */
+static bool is_granted(const struct request *r)
+{
+	enum route_access own = r->grant.access, access = r->route->access;
+
+	return own == access || (access == ACCESS_RUN && own == ACCESS_CREATE);
+}
+
+/* Before a byte of the body and before any key is looked at (LBB-69, 70). */
+static int check_access(const struct request *r, struct err *e)
+{
+	enum route_access access = r->route->access;
+
+	if (access == ACCESS_OPEN)
+		return r->has_grant ? grant_denied(r, e) : 0;
+	if (r->has_grant && !is_granted(r))
+		return grant_denied(r, e);
+	if (!r->caller.is_enabled)
 		return err_set(e, ERR_NOT_ENABLED, NULL, NULL);
+	if (route_access_needs_plan(access) && r->caller.plan != PLAN_FULL)
+		return err_set(e, ERR_PLAN_UNAVAILABLE, NULL,
+			       "the plan of environment %s is free: it lists, "
+			       "reads, stops, updates and deletes; what starts "
+			       "or writes needs another plan",
+			       r->environment);
 	return 0;
+}
+
+/* A grant in place of a key. */
+static int check_grant(struct request *r, struct MHD_Connection *c,
+		       const char *header, struct err *e)
+{
+	const struct auth *auth = r->services->auth;
+	const struct environment_info *env;
+
+	if (auth_check_grant(auth, header, clock_wall_ms(), &r->grant, e))
+		return e->code == ERR_UNAUTHORIZED ? wrong_key(r, c, e) : -1;
+	r->has_grant = true;
+	snprintf(r->environment, sizeof(r->environment), "%s",
+		 r->grant.environment);
+	/* One of the operator's own has every right. */
+	env = realm_environment(auth_realm(auth), r->environment);
+	r->caller.plan = env ? env->plan : PLAN_FULL;
+	r->caller.is_enabled = env ? env->is_enabled : true;
+	return check_access(r, e);
 }
 
 static int check_caller(struct request *r, struct MHD_Connection *c,
@@ -259,13 +310,55 @@ static int check_caller(struct request *r, struct MHD_Connection *c,
 		return check_admin(r, e);
 	if (!(r->route->flags & ROUTE_KEY))
 		return 0;
+	if (auth_is_grant(header))
+		return check_grant(r, c, header, e);
 	if (auth_check(r->services->auth, header, &key, e))
 		return header ? wrong_key(r, c, e) : -1;
 	snprintf(r->environment, sizeof(r->environment), "%s",
 		 key->environment);
 	r->caller.plan = key->plan;
 	r->caller.is_enabled = key->is_enabled;
-	return check_enabled(r, e);
+	return check_access(r, e);
+}
+
+/* The graph that a grant is of, and the epoch that the caller expects. */
+static int check_epoch(const struct request *r, struct err *e)
+{
+	const char *expected = query_get(&r->query, "expected_graph_epoch");
+	uint64_t epoch = realm_epoch(auth_realm(r->services->auth),
+				     r->environment, r->graph);
+	uint64_t asked;
+
+	if (r->has_grant && strcmp(r->grant.graph, r->graph))
+		return err_set(e, ERR_GRANT_DENIED, "graph",
+			       "the grant is for graph %s, not for %s",
+			       r->grant.graph, r->graph);
+	if (r->has_grant && r->grant.epoch != epoch)
+		return err_set(e, ERR_EPOCH, "graph",
+			       "the grant is of epoch %llu of graph %s, which "
+			       "is at %llu",
+			       (unsigned long long)r->grant.epoch, r->graph,
+			       (unsigned long long)epoch);
+	if (!expected)
+		return 0;
+	if (query_u64(&r->query, "expected_graph_epoch", 0, UINT64_MAX, 0,
+		      &asked, e))
+		return -1;
+	if (asked != epoch)
+		return err_set(e, ERR_EPOCH, "expected_graph_epoch",
+			       "graph %s is at epoch %llu, not at %llu",
+			       r->graph, (unsigned long long)epoch,
+			       (unsigned long long)asked);
+	return 0;
+}
+
+static void take_places(struct request *r)
+{
+	const struct realm *realm = auth_realm(r->services->auth);
+	struct realm_places p = realm_places(realm, r->environment, r->graph);
+
+	r->caller.environment_places = p.environment;
+	r->caller.graph_places = p.graph;
 }
 
 static int check_query(struct request *r, struct err *e)
@@ -287,7 +380,10 @@ static int check_query(struct request *r, struct err *e)
 	snprintf(r->graph, sizeof(r->graph), "%s", graph ? graph : "main");
 	r->caller.environment = r->environment;
 	r->caller.graph = r->graph;
-	return 0;
+	if (!r->is_admin && !(r->route->flags & ROUTE_KEY))
+		return 0;
+	take_places(r);
+	return check_epoch(r, e);
 }
 
 /* ---- body and key ----------------------------------------------------- */
@@ -374,7 +470,7 @@ int check_inner(struct request *r, const char *query, const char *key,
 	unsigned allow = 0;
 
 	if (check_route(r, &allow, e) || check_draining(r, e) ||
-	    query_parse(&r->query, query, e) || check_enabled(r, e) ||
+	    query_parse(&r->query, query, e) || check_access(r, e) ||
 	    check_query(r, e))
 		return -1;
 	if (r->body.len > r->route->body_bytes_max)

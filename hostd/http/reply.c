@@ -39,6 +39,8 @@ void error_envelope(struct json_out *j, const struct request *r,
 	json_out_bool(j, "retryable", info->is_retryable);
 	if (wait_s)
 		json_out_i64(j, "retry_after_seconds", wait_s);
+	if (e->retry_at_ms)
+		json_out_i64(j, "retry_at_ms", e->retry_at_ms);
 	json_out_end(j, '}');
 	json_out_end(j, '}');
 }

@@ -15,6 +15,7 @@
 
 #include "../engine/engine.h"
 #include "../services.h"
+#include "grants.h"
 #include "json_out.h"
 #include "json_raw.h"
 #include "query.h"
@@ -52,7 +53,9 @@ struct request {
 	struct caller caller; /* borrows the two below */
 	char environment[ID_BYTES_MAX];
 	char graph[GRAPH_NAME_BYTES_MAX + 1];
-	bool is_admin; /* came by the admin socket */
+	bool is_admin;	/* came by the admin socket */
+	bool has_grant; /* came with a grant, in place of a key: */
+	struct grant grant;
 
 	const struct body_sink *sink; /* NULL = the body is kept, in `body` */
 	void (*abandon)(struct request *r);

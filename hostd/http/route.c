@@ -25,6 +25,40 @@ enum http_method http_method_parse(const char *name)
 	return HTTP_OTHER;
 }
 
+static const struct {
+	const char *name;
+	bool needs_plan, is_grantable;
+} accesses[] = {
+#define X(name, ...) [ACCESS_##name] = {__VA_ARGS__},
+	ROUTE_ACCESS(X)
+#undef X
+};
+static_assert(sizeof(accesses) / sizeof(*accesses) == ACCESS_N, "accesses");
+
+const char *route_access_name(enum route_access a)
+{
+	return accesses[a].name;
+}
+
+bool route_access_needs_plan(enum route_access a)
+{
+	return accesses[a].needs_plan;
+}
+
+enum route_access route_access_of_operation(const char *operation)
+{
+	static const char family[] = "sandbox_";
+
+	if (strncmp(operation, family, sizeof(family) - 1))
+		return ACCESS_OPEN;
+	operation += sizeof(family) - 1;
+	for (int a = 0; a < ACCESS_N; a++)
+		if (accesses[a].is_grantable &&
+		    !strcmp(operation, accesses[a].name))
+			return (enum route_access)a;
+	return ACCESS_OPEN;
+}
+
 const struct route *route_find(const struct route_table *const *tables,
 			       enum http_method method, const char *path,
 			       bool is_admin, unsigned *ret_allow)

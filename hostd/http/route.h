@@ -36,18 +36,47 @@ enum route_flag {
 	ROUTE_ADMIN = 8,      /* exists on the admin socket only */
 	ROUTE_METRICS = 16,   /* may be closed by the config */
 	ROUTE_ALWAYS = 32,    /* answers also while the daemon drains */
-	ROUTE_SANDBOX = 64,   /* the environment must have sandboxes enabled */
 	ROUTE_RAW = 128,      /* the body is a file: any type, and its bytes */
 	/* The handler is called before the body, which it takes as it comes:
 	 * request.sink.  Any type. */
 	ROUTE_STREAM = 256,
 };
 
+/*
+ * What a call does with sandboxes, one word in each row: X(NAME, word, does it
+ * need a plan that runs code?, may a grant be for it?).  All but OPEN need an
+ * environment with sandboxes enabled.  The words of those that a grant may be
+ * for are its operations, with "sandbox_" in front.
+ */
+#define ROUTE_ACCESS(X)                                                        \
+	X(OPEN, "open", 0, 0)	  /* nothing with sandboxes */                 \
+	X(READ, "read", 0, 1)	  /* lists, reads, waits */                    \
+	X(MANAGE, "manage", 0, 1) /* stops, deletes, cancels, updates */       \
+	X(RUN, "run", 1, 1)	  /* one call; its route creates, too */       \
+	X(CREATE, "create", 1, 1) /* a sandbox that is held */                 \
+	X(RESUME, "resume", 1, 1)                                              \
+	X(COMMAND, "command", 1, 1) /* on one that is held */                  \
+	X(WRITE, "write", 1, 1)	    /* files, templates, snapshots, keeps */   \
+	X(GRANT, "grant", 1, 0)	    /* hands out a grant */
+
+enum route_access {
+#define X(name, ...) ACCESS_##name,
+	ROUTE_ACCESS(X)
+#undef X
+		ACCESS_N,
+};
+
+const char *route_access_name(enum route_access a);
+bool route_access_needs_plan(enum route_access a);
+/* Of a grant's operation, "sandbox_run"; ACCESS_OPEN: there is none. */
+enum route_access route_access_of_operation(const char *operation);
+
 struct route {
 	enum http_method method;
 	const char *path;
 	const char *operation; /* operationId */
 	unsigned flags;
+	enum route_access access;
 	size_t body_bytes_max;	   /* 0 = takes no body */
 	const char *const *params; /* own query names, NULL terminated */
 	void (*handler)(struct request *r);

@@ -176,23 +176,28 @@ static const char *const p_file[] = {"empty", "large", NULL};
 
 static const char *const p_outer[] = {"method", "to", "query", "key", NULL};
 static const struct route rows[] = {
-	{HTTP_POST, "/echo", "echo", 0, ECHO_BYTES_MAX, p_none, echo},
-	{HTTP_GET, "/later", "later", 0, 0, p_long, later},
-	{HTTP_GET, "/stream", "stream", 0, 0, p_none, stream},
-	{HTTP_GET, "/large", "large", 0, 0, p_none, large},
-	{HTTP_GET, "/pour", "pour", 0, 0, p_none, pour},
-	{HTTP_PUT, "/raw", "raw", ROUTE_RAW, ECHO_BYTES_MAX, p_none, echo},
-	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, 0, p_none, echo},
-	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ECHO_BYTES_MAX, p_none,
+	{HTTP_POST, "/echo", "echo", 0, ACCESS_OPEN, ECHO_BYTES_MAX, p_none,
 	 echo},
-	{HTTP_POST, "/take", "take", ROUTE_STREAM, TAKE_BYTES_MAX, p_take,
-	 test_take},
-	{HTTP_GET, "/cuts", "cuts", ROUTE_ALWAYS, 0, p_none, test_cuts},
-	{HTTP_GET, "/file", "file", 0, 0, p_file, test_file},
-	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, 0, p_none, echo},
+	{HTTP_GET, "/later", "later", 0, ACCESS_OPEN, 0, p_long, later},
+	{HTTP_GET, "/stream", "stream", 0, ACCESS_OPEN, 0, p_none, stream},
+	{HTTP_GET, "/large", "large", 0, ACCESS_OPEN, 0, p_none, large},
+	{HTTP_GET, "/pour", "pour", 0, ACCESS_OPEN, 0, p_none, pour},
+	{HTTP_PUT, "/raw", "raw", ROUTE_RAW, ACCESS_OPEN, ECHO_BYTES_MAX,
+	 p_none, echo},
+	{HTTP_GET, "/key", "key", ROUTE_KEY | ROUTE_GRAPH, ACCESS_OPEN, 0,
+	 p_none, echo},
+	{HTTP_POST, "/once", "once", ROUTE_IDEMPOTENT, ACCESS_OPEN,
+	 ECHO_BYTES_MAX, p_none, echo},
+	{HTTP_GET, "/admin", "admin", ROUTE_ADMIN, ACCESS_OPEN, 0, p_none,
+	 echo},
+	{HTTP_POST, "/take", "take", ROUTE_STREAM, ACCESS_OPEN, TAKE_BYTES_MAX,
+	 p_take, test_take},
+	{HTTP_GET, "/cuts", "cuts", ROUTE_ALWAYS, ACCESS_OPEN, 0, p_none,
+	 test_cuts},
+	{HTTP_GET, "/file", "file", 0, ACCESS_OPEN, 0, p_file, test_file},
 	{HTTP_POST, "/outer", "outer", ROUTE_KEY | ROUTE_GRAPH | ROUTE_ALWAYS,
-	 ECHO_BYTES_MAX, p_outer, outer},
-	{HTTP_POST, "/off", "off", ROUTE_KEY | ROUTE_SANDBOX, 16, p_none, echo},
+	 ACCESS_OPEN, ECHO_BYTES_MAX, p_outer, outer},
+	{HTTP_POST, "/off", "off", ROUTE_KEY, ACCESS_READ, 16, p_none, echo},
 };
 static const struct route_table table = {"test", rows,
 					 sizeof(rows) / sizeof(*rows)};
@@ -209,6 +214,28 @@ int store_key_list(struct store *s, store_key_fn fn, void *ctx)
 	SHA256((const uint8_t *)TEST_KEY, strlen(TEST_KEY), hash);
 	fn(ctx, 0, &k, hash);
 	fn(ctx, 0, NULL, NULL);
+	return 0;
+}
+
+int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
+		     void *ctx)
+{
+	static const struct environment_info one = {
+		.id = "env_test", .plan = PLAN_FULL, .is_enabled = true};
+	static const struct realm_rows all = {&one, NULL, 1, 0};
+
+	(void)s;
+	(void)with_all_graphs;
+	fn(ctx, 0, &all);
+	return 0;
+}
+
+int store_grant_load(struct store *s, int64_t now_ms, store_grants_fn fn,
+		     void *ctx)
+{
+	(void)s;
+	(void)now_ms;
+	fn(ctx, 0, NULL, 0);
 	return 0;
 }
 

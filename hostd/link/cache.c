@@ -288,7 +288,7 @@ static int meta_write(int dir, const char *key, json_t *list,
 		       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	json_t *meta = json_pack(
 		"{s:i,s:s,s:I,s:I,s:O,s:s}", "version", META_VERSION, "key",
-		key, "made_at_ms", (json_int_t)clock_wall_ms(), "seconds",
+		key, "made_at_ms", (json_int_t)clock_file_ms(), "seconds",
 		(json_int_t)seconds, "files", list, "inputs", inputs);
 	int rc = 0;
 

@@ -112,7 +112,7 @@ unsigned cache_prune(const struct cache *c, uint64_t need_bytes)
 {
 	struct entry *list = calloc(ENTRIES_MAX, sizeof(*list));
 	_cleanup_fd_ int dir = snapshots_open(c);
-	int64_t now_s = clock_wall_ms() / 1000;
+	int64_t now_s = clock_file_ms() / 1000;
 	unsigned removed = 0;
 	size_t n;
 

@@ -23,13 +23,14 @@ static int environment_put(struct db *db, const struct key_info *k,
 	struct query q = query(
 		db, "INSERT INTO environment(id, plan, is_enabled, created_ms,"
 		    " rec) VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT(id) DO"
-		    " UPDATE SET plan = ?2, is_enabled = ?3, rec = ?5");
+		    " UPDATE SET plan = ?2, is_enabled = ?3 WHERE ?6");
 
 	q_text(&q, k->environment);
 	q_int(&q, k->plan);
 	q_int(&q, k->is_enabled);
 	q_int(&q, clock_wall_ms());
 	q_blob(&q, cbor->data, cbor->len);
+	q_int(&q, k->changes_environment);
 	return q_run(&q);
 }
 
@@ -53,12 +54,13 @@ static int add_exec(struct db *db, struct store_op *op)
 	if (rc)
 		return rc;
 	q = query(db, "INSERT INTO \"key\"(hash, environment, name, created_ms,"
-		      " rec) VALUES(?1, ?2, ?3, ?4, ?5)");
+		      " rec, is_test) VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
 	q_blob(&q, a->hash, HASH_BYTES);
 	q_text(&q, a->k.environment);
 	q_text(&q, a->k.name);
 	q_int(&q, clock_wall_ms());
 	q_blob(&q, cbor.data, cbor.len);
+	q_int(&q, a->k.is_test);
 	return q_run(&q);
 }
 
@@ -163,7 +165,7 @@ static int keys_exec(struct db *db, struct store_op *op)
 	/* Plan and enabled are the environment's, as of its newest key. */
 	struct query q = query(
 		db, "SELECT k.rec, k.hash, k.revoked_ms, e.plan, e.is_enabled,"
-		    " k.name FROM \"key\" k JOIN environment e"
+		    " k.name, k.is_test FROM \"key\" k JOIN environment e"
 		    " ON e.id = k.environment ORDER BY k.seq");
 	const void *p, *hash;
 	size_t len, hash_len;
@@ -200,6 +202,7 @@ static int keys_exec(struct db *db, struct store_op *op)
 		k->k.plan =
 			q_int_at(&q, 3) == PLAN_FULL ? PLAN_FULL : PLAN_FREE;
 		k->k.is_enabled = q_int_at(&q, 4);
+		k->k.is_test = q_int_at(&q, 6);
 		l->n++;
 	}
 	return rc;

@@ -148,6 +148,32 @@ static const char *const steps[] = {
 	"CREATE UNIQUE INDEX file_id ON file(id);"
 	"CREATE INDEX file_graph ON file(environment, graph);"
 	"CREATE INDEX file_bytes ON file(sha256);",
+
+	/* 5: places of environments and graphs (0 = the default above them),
+	 * epochs, test keys; grants and budgets, whose tables were empty */
+	"ALTER TABLE environment ADD COLUMN environment_places INTEGER"
+	"  NOT NULL DEFAULT 0;"
+	"ALTER TABLE environment ADD COLUMN graph_places INTEGER"
+	"  NOT NULL DEFAULT 0;"
+	"ALTER TABLE graph ADD COLUMN places INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE graph ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE \"key\" ADD COLUMN is_test INTEGER NOT NULL DEFAULT 0;"
+	"DROP TABLE \"grant\";"
+	"CREATE TABLE \"grant\"("
+	"  hash BLOB PRIMARY KEY, environment TEXT NOT NULL,"
+	"  graph TEXT NOT NULL, workflow TEXT NOT NULL, run TEXT NOT NULL,"
+	"  step TEXT NOT NULL, turn INTEGER NOT NULL,"
+	"  attempt INTEGER NOT NULL, operation TEXT NOT NULL,"
+	"  epoch INTEGER NOT NULL, issued_ms INTEGER NOT NULL,"
+	"  expires_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+	"CREATE INDEX grant_expires ON \"grant\"(expires_ms);"
+	"DROP TABLE budget;"
+	/* workflow '' = of all runs of the environment */
+	"CREATE TABLE budget("
+	"  environment TEXT NOT NULL, workflow TEXT NOT NULL,"
+	"  runs_max INTEGER NOT NULL, window_ms INTEGER NOT NULL,"
+	"  began_ms INTEGER NOT NULL, runs INTEGER NOT NULL,"
+	"  PRIMARY KEY(environment, workflow)) STRICT, WITHOUT ROWID;",
 };
 
 int db_schema_version(void)

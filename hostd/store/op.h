@@ -85,6 +85,16 @@ void command_set_aside(struct db *db, const char *id, int why);
 int command_copy_for_store(struct command_rec *dst,
 			   const struct command_rec *src, bool with_output);
 
+/* One run more in each budget it falls under; -EDQUOT: `ret_spent` is. */
+int budget_take(struct db *db, const char *environment, const char *workflow,
+		int64_t now_ms, struct budget_row *ret_spent);
+
+/* Room for one more of a growing list; NULL = no memory, it is as it was. */
+void *list_grown(void *list, size_t n, size_t *cap, size_t each);
+
+/* It is there from now on. */
+int graph_put(struct db *db, const char *environment, const char *name);
+
 /* A row of `idempotency`. */
 struct key_row {
 	const char *environment, *graph, *operation, *key;
@@ -96,8 +106,6 @@ struct key_row {
 int key_find_row(struct db *db, const struct key_row *k,
 		 struct store_found *ret);
 int key_add_row(struct db *db, const struct key_row *k);
-/* That there is such a graph. */
-int graph_put(struct db *db, const char *environment, const char *graph);
 /* Cut names would make two keys one. */
 bool begin_fits(const struct store_begin *b);
 

@@ -184,3 +184,16 @@ int list_start(struct store *s, const struct store_page *p,
 	store_submit(s, &l->op);
 	return 0;
 }
+
+void *list_grown(void *list, size_t n, size_t *cap, size_t each)
+{
+	size_t more = *cap ? *cap * 2 : 16;
+	void *p;
+
+	if (n < *cap)
+		return list;
+	p = realloc(list, more * each);
+	if (p)
+		*cap = more;
+	return p;
+}

@@ -24,6 +24,7 @@
 #define FILE_NAME_BYTES_MAX	  1024
 #define FILE_TYPE_BYTES_MAX	  255
 #define FILE_PATH_BYTES_MAX	  4084 /* as the guest takes it */
+#define ORIGIN_NAME_BYTES_MAX	  128
 #define REASON_BYTES_MAX	  256
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define HASH_BYTES		  32
@@ -79,6 +80,15 @@ struct limits {
 	uint32_t disk_mib;
 };
 
+/* The step of a workflow that asked (LBB-45); workflow "" = none did. */
+struct origin {
+	char workflow[ORIGIN_NAME_BYTES_MAX + 1];
+	char run[ORIGIN_NAME_BYTES_MAX + 1];  /* "" = not told, */
+	char step[ORIGIN_NAME_BYTES_MAX + 1]; /* and so is this */
+	uint64_t turn;			      /* 0 = not told, */
+	uint32_t attempt;		      /* and so is this */
+};
+
 struct sandbox_rec {
 	char id[ID_BYTES_MAX];
 	char environment[ID_BYTES_MAX];
@@ -105,6 +115,7 @@ struct sandbox_rec {
 	char name[SANDBOX_NAME_BYTES_MAX + 1]; /* "" = none */
 	/* A JSON object of strings, as ASCII text; "" = none. */
 	char labels[SANDBOX_LABELS_BYTES_MAX + 1];
+	struct origin origin;
 };
 
 struct output_rec {
@@ -142,6 +153,7 @@ struct command_rec {
 	struct bytes result; /* JSON text as the guest gave it */
 	uint64_t user_us, sys_us, rss_bytes;
 	struct output_rec out[2]; /* 0 stdout, 1 stderr */
+	struct origin origin;
 };
 
 /* SHA-256 of a snapshot's files; zeros = not known (a record of version 1). */

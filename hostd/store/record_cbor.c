@@ -12,6 +12,21 @@
 #define N_OF(a)	       (sizeof(a) / sizeof((a)[0]))
 #define TEXT_MAX(s, m) (sizeof(((s *)0)->m) - 1)
 
+/* Of `r`, which has an `origin`. */
+#define ORIGIN(r, k)                                                           \
+	{k, F_TEXT, offsetof(struct r, origin.workflow), 0,                    \
+	 ORIGIN_NAME_BYTES_MAX},                                               \
+		{(k) + 1, F_TEXT, offsetof(struct r, origin.run), 0,           \
+		 ORIGIN_NAME_BYTES_MAX},                                       \
+		{(k) + 2, F_TEXT, offsetof(struct r, origin.step), 0,          \
+		 ORIGIN_NAME_BYTES_MAX},                                       \
+		{(k) + 3, F_U64, offsetof(struct r, origin.turn), 0,           \
+		 UINT64_MAX},                                                  \
+	{                                                                      \
+		(k) + 4, F_U32, offsetof(struct r, origin.attempt), 0,         \
+			UINT32_MAX                                             \
+	}
+
 #define S(m) offsetof(struct sandbox_rec, m)
 #define S_TEXT(k, m)                                                           \
 	{                                                                      \
@@ -50,6 +65,7 @@ static const struct field sandbox_fields[] = {
 	S_TEXT(28, snapshot),
 	S_TEXT(29, name),
 	S_TEXT(30, labels),
+	ORIGIN(sandbox_rec, 40),
 };
 
 static const struct record_type sandbox_types[] = {
@@ -102,6 +118,7 @@ static const struct field command_fields[] = {
 	C_TEXT(34, template_id),
 	{35, F_U32, C(template_version), 0, UINT32_MAX},
 	C_TEXT(36, template_base),
+	ORIGIN(command_rec, 40),
 };
 
 static const struct record_type command_types[] = {

@@ -184,6 +184,8 @@ static void good_command(struct command_rec *c)
 		 "run() returned a set");
 	c->exit_code = 1;
 	c->ended_ms = 1700000005000;
+	c->origin = (struct origin){"nightly", "run-7", "sum", UINT64_MAX,
+				    UINT32_MAX};
 	c->out[0].total = UINT64_MAX;
 	c->out[1].tail_at = 70000;
 	assert_int_equal(bytes_append(&c->argv, "sh\0-c\0", 6), 0);
@@ -293,6 +295,9 @@ static void what_cannot_be_read_is_not_written(void **state)
 	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
 	s = sandbox_of(1);
 	s.graph[0] = '\n';
+	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
+	s = sandbox_of(1);
+	snprintf(s.origin.step, sizeof(s.origin.step), "caf\xc3\xa9");
 	assert_int_equal(sandbox_rec_encode(&s, &b), -EINVAL);
 	c.result.len = 0;
 	assert_int_equal(bytes_reserve(&c.result, 50000), 0);
@@ -454,6 +459,7 @@ static void samples_write(void)
 
 	sandbox_rec_encode(&s, &b);
 	sample_write("sandbox.good.new.hex", "just begun", &b);
+	s.origin = (struct origin){"nightly", "run-7", "fetch.page-1", 3, 2};
 	s.status = SBX_LOST;
 	s.reason = END_VM_LOST;
 	s.started_ms = s.created_ms + 400;
@@ -462,7 +468,8 @@ static void samples_write(void)
 		 "the VM's process was killed by signal 9");
 	b.len = 0;
 	sandbox_rec_encode(&s, &b);
-	sample_write("sandbox.good.lost.hex", "its VM died", &b);
+	sample_write("sandbox.good.lost.hex",
+		     "of a step of a workflow; its VM died", &b);
 	b.len = 0;
 	command_rec_encode(&c, &b);
 	sample_write("command.good.new.hex", "just begun", &b);

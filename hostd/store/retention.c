@@ -2,8 +2,10 @@
  * Erasing what is past its time: output of one-call runs 7 days after their
  * end, a sandbox with all that belongs to it 30 days after its end.
  *
- * In bites of STORE_ERASE_MAX, each a transaction of its own, so that a large
- * backlog does not hold up the requests behind it.
+ * In bites of STORE_ERASE_MAX rows (with the output that belongs to them), each
+ * an operation of its own, so that neither a large backlog nor one sandbox with
+ * many commands holds up the requests behind it.  A daemon that dies in between
+ * goes on with the next start.
  */
 #include "op.h"
 #include <errno.h>
@@ -57,21 +59,45 @@ static int erase_output(struct db *db, const char *command, int64_t now_ms)
 			       0);
 }
 
-static int erase_sandbox(struct db *db, const char *id)
-{
-	static const char *const steps[] = {
-		("DELETE FROM blob WHERE owner IN"
-		 " (SELECT id FROM command WHERE sandbox = ?1)"),
-		"DELETE FROM command WHERE sandbox = ?1",
-		"DELETE FROM idempotency WHERE sandbox = ?1",
-		"DELETE FROM event WHERE sandbox = ?1",
-		"DELETE FROM sandbox WHERE id = ?1",
-	};
-	int rc = 0;
+/*
+ * What belongs to a sandbox, in the order in which it goes, at most ?2 rows of
+ * each at once: a held one may have had any number of commands.  Output first,
+ * so that none is left without the command that owns it.
+ */
+static const char *const parts[] = {
+	("DELETE FROM blob WHERE owner IN (SELECT id FROM command WHERE"
+	 " sandbox = ?1 ORDER BY seq LIMIT ?2)"),
+	("DELETE FROM command WHERE seq IN (SELECT seq FROM command WHERE"
+	 " sandbox = ?1 ORDER BY seq LIMIT ?2)"),
+	("DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE"
+	 " sandbox = ?1 ORDER BY seq LIMIT ?2)"),
+	/* The keys that found it: they live as long as it does. */
+	("DELETE FROM idempotency WHERE (environment, graph, operation,"
+	 " \"key\") IN (SELECT environment, graph, operation, \"key\" FROM"
+	 " idempotency WHERE sandbox = ?1 LIMIT ?2)"),
+};
 
-	for (size_t i = 0; !rc && i < sizeof(steps) / sizeof(*steps); i++)
-		rc = run_for_id(db, steps[i], id, 0);
-	return rc;
+/* Takes what it erased from *left; 1 = all of it is gone, 0 = more is there. */
+static int erase_sandbox(struct db *db, const char *id, int *left)
+{
+	int rc;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		struct query q = query(db, parts[i]);
+
+		q_text(&q, id);
+		q_int(&q, *left);
+		rc = q_run(&q);
+		if (rc)
+			return rc;
+		/* Blobs come with the commands that are counted next. */
+		*left -= i ? sqlite3_changes(db->h) : 0;
+		if (*left <= 0)
+			return 0;
+	}
+	rc = run_for_id(db, "DELETE FROM sandbox WHERE id = ?1", id, 0);
+	(*left)--;
+	return rc ? rc : 1;
 }
 
 static int erase_exec(struct db *db, struct store_op *op)
@@ -80,26 +106,27 @@ static int erase_exec(struct db *db, struct store_op *op)
 	char id[ID_BYTES_MAX];
 	int left = STORE_ERASE_MAX, rc = 0;
 
-	while (left && (rc = due(db,
-				 "SELECT owner FROM blob WHERE expires_ms > 0"
-				 " AND expires_ms <= ?1 LIMIT 1",
-				 e->now_ms, id)) > 0) {
+	while (left > 0 &&
+	       (rc = due(db,
+			 "SELECT owner FROM blob WHERE expires_ms > 0"
+			 " AND expires_ms <= ?1 LIMIT 1",
+			 e->now_ms, id)) > 0) {
 		rc = erase_output(db, id, e->now_ms);
 		if (rc)
 			return rc;
 		left--;
 	}
-	while (left && !rc &&
+	while (left > 0 && !rc &&
 	       (rc = due(db,
 			 "SELECT id FROM sandbox WHERE ended_ms > 0 AND"
 			 " ended_ms <= ?1 LIMIT 1",
 			 e->now_ms - STORE_RECORDS_KEPT_MS, id)) > 0) {
-		rc = erase_sandbox(db, id);
-		if (rc)
+		rc = erase_sandbox(db, id, &left);
+		if (rc < 0)
 			return rc;
-		left--;
+		rc = 0;
 	}
-	e->has_more = !left;
+	e->has_more = left <= 0;
 	return rc > 0 ? 0 : rc;
 }
 

@@ -4,7 +4,6 @@
  * both.  Table `idempotency` lives here.  x'a10001' is the CBOR record {0: 1}:
  * version 1 with nothing but its columns.
  */
-#include "../clock.h"
 #include "op.h"
 #include <errno.h>
 #include <stdio.h>
@@ -100,18 +99,6 @@ static int find_exec(struct db *db, struct store_op *op)
 	return find(db, (struct begin_op *)op);
 }
 
-int graph_put(struct db *db, const char *environment, const char *graph)
-{
-	struct query q =
-		query(db, "INSERT OR IGNORE INTO graph(environment, name,"
-			  " created_ms, rec) VALUES(?1, ?2, ?3, x'a10001')");
-
-	q_text(&q, environment);
-	q_text(&q, graph);
-	q_int(&q, clock_wall_ms());
-	return q_run(&q);
-}
-
 static int begin_exec(struct db *db, struct store_op *op)
 {
 	struct begin_op *b = (struct begin_op *)op;
@@ -120,7 +107,14 @@ static int begin_exec(struct db *db, struct store_op *op)
 
 	if (rc || b->found.is_found)
 		return rc;
-	rc = graph_put(db, b->sbx.environment, b->sbx.graph);
+	if (b->has_cmd)
+		rc = budget_take(db, b->sbx.environment, b->cmd.origin.workflow,
+				 b->cmd.created_ms, &b->found.spent);
+	if (rc == -EDQUOT)
+		b->found.retry_at_ms =
+			b->found.spent.began_ms + b->found.spent.window_ms;
+	if (!rc)
+		rc = graph_put(db, b->sbx.environment, b->sbx.graph);
 	if (!rc)
 		rc = sandbox_put(db, &b->sbx);
 	if (!rc && b->has_cmd)

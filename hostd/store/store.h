@@ -36,6 +36,10 @@ struct key_info {
 	enum plan plan;
 	bool is_enabled; /* sandboxes enabled for the environment */
 	bool is_revoked;
+	bool is_test; /* begins with lbb_sk_test_ */
+	/* Of an add: plan and is_enabled are for all keys of an environment
+	 * that is there; else it keeps its own. */
+	bool changes_environment;
 };
 
 typedef void (*store_rc_fn)(void *ctx, int rc);
@@ -50,6 +54,109 @@ int store_key_revoke(struct store *s, const char *environment, const char *name,
 /* Once per key, then once with k == NULL. */
 int store_key_list(struct store *s, store_key_fn fn, void *ctx);
 
+/* ---- environments and graphs (environment.c) ----------------------------- */
+
+struct environment_info {
+	char id[ID_BYTES_MAX];
+	enum plan plan;
+	bool is_enabled;
+	uint32_t places, graph_places; /* 0 = as configured */
+	int64_t created_ms;
+};
+/* What a change is to set. */
+struct environment_change {
+	bool has_plan, has_enabled, has_places, has_graph_places;
+	struct environment_info to;
+};
+/* One that nothing was set of is as if it were not there: epoch 1, places 0. */
+struct graph_info {
+	char environment[ID_BYTES_MAX];
+	char name[GRAPH_NAME_BYTES_MAX + 1];
+	uint32_t places; /* 0 = as its environment says */
+	uint64_t epoch;	 /* from 1 */
+	int64_t created_ms;
+};
+struct graph_change {
+	char environment[ID_BYTES_MAX];
+	char name[GRAPH_NAME_BYTES_MAX + 1];
+	bool has_places, is_new_epoch;
+	uint32_t places;
+};
+
+/* -EEXIST. */
+int store_environment_add(struct store *s, const struct environment_info *e,
+			  store_rc_fn fn, void *ctx);
+/* -ENOENT.  `c->to.id` names it. */
+int store_environment_set(struct store *s, const struct environment_change *c,
+			  store_rc_fn fn, void *ctx);
+/* With its keys, graphs, budgets, grants.  -ENOENT; -ENOTEMPTY while records
+ * are in it: nothing is erased before its time. */
+int store_environment_delete(struct store *s, const char *id, store_rc_fn fn,
+			     void *ctx);
+/* Makes the graph when it is not there. */
+int store_graph_set(struct store *s, const struct graph_change *c,
+		    store_rc_fn fn, void *ctx);
+
+/* All environments, and all graphs (`with_all_graphs`) or those of which
+ * something was set.  Borrowed; by name. */
+struct realm_rows {
+	const struct environment_info *environments;
+	const struct graph_info *graphs;
+	size_t n_environments, n_graphs;
+};
+typedef void (*store_realm_fn)(void *ctx, int rc, const struct realm_rows *r);
+int store_realm_load(struct store *s, bool with_all_graphs, store_realm_fn fn,
+		     void *ctx);
+
+/* ---- grants of steps (grant.c) ------------------------------------------- */
+
+#define GRANT_OPERATION_BYTES_MAX 32
+/* A grant that is over is remembered so long: it shows that an earlier attempt
+ * is over, too (hostd/http/grants.h). */
+#define GRANT_REMEMBERED_MS 60000
+
+struct grant_row {
+	uint8_t hash[HASH_BYTES]; /* of the token, which is not stored */
+	char environment[ID_BYTES_MAX];
+	char graph[GRAPH_NAME_BYTES_MAX + 1];
+	struct origin origin;
+	char operation[GRANT_OPERATION_BYTES_MAX];
+	uint64_t epoch;
+	int64_t issued_ms, expires_ms;
+};
+/* Forgets some of those that were over GRANT_REMEMBERED_MS before it. */
+int store_grant_add(struct store *s, const struct grant_row *g, store_rc_fn fn,
+		    void *ctx);
+/* Those that are to be remembered at `now_ms`; borrowed. */
+typedef void (*store_grants_fn)(void *ctx, int rc, const struct grant_row *g,
+				size_t n);
+int store_grant_load(struct store *s, int64_t now_ms, store_grants_fn fn,
+		     void *ctx);
+
+/* ---- budgets (budget.c) -------------------------------------------------- */
+
+/* So many runs in each window, which begins with its first run.  workflow "":
+ * all runs of the environment. */
+struct budget_row {
+	char environment[ID_BYTES_MAX];
+	char workflow[ORIGIN_NAME_BYTES_MAX + 1];
+	uint32_t runs_max;
+	int64_t window_ms;
+	int64_t began_ms; /* 0 = no window yet */
+	uint32_t runs;	  /* in that window */
+};
+/* What was counted stays. */
+int store_budget_set(struct store *s, const struct budget_row *b,
+		     store_rc_fn fn, void *ctx);
+/* -ENOENT. */
+int store_budget_delete(struct store *s, const char *environment,
+			const char *workflow, store_rc_fn fn, void *ctx);
+/* environment NULL = all; borrowed. */
+typedef void (*store_budgets_fn)(void *ctx, int rc, const struct budget_row *b,
+				 size_t n);
+int store_budget_list(struct store *s, const char *environment,
+		      store_budgets_fn fn, void *ctx);
+
 /* ---- sandboxes and commands -------------------------------------------- */
 
 /*
@@ -57,7 +164,8 @@ int store_key_list(struct store *s, store_key_fn fn, void *ctx);
  * there already nothing is written and *found tells which command it names
  * and whether the request hash is the same.  cmd NULL: the key is of a sandbox
  * alone.  A command's sandbox may be there already: then its record is written
- * again.
+ * again.  A command is counted in the budgets of its environment and workflow;
+ * where one is spent nothing is written: -EDQUOT, and when it begins anew.
  */
 struct store_begin {
 	const char *environment, *graph, *operation, *key;
@@ -66,6 +174,9 @@ struct store_begin {
 struct store_found {
 	bool is_found, is_same_request;
 	char sandbox[ID_BYTES_MAX], command[ID_BYTES_MAX];
+	/* -EDQUOT: */
+	int64_t retry_at_ms;
+	struct budget_row spent;
 };
 typedef void (*store_begin_fn)(void *ctx, int rc, const struct store_found *f);
 /* Look only: what store_run_begin would find. */

@@ -129,6 +129,48 @@ static void retention_in_many_bites(void **state)
 	fixture_open(&f);
 }
 
+/* One sandbox with more of everything than one bite takes. */
+static void one_with_many_commands_is_erased_in_bites(void **state)
+{
+	const int n_commands = 3 * STORE_ERASE_MAX + 7;
+	struct sandbox_rec s = sandbox_of(1);
+	struct answer a;
+
+	(void)state;
+	s.kind = SBX_KIND_HELD;
+	answer_init(&a, &f);
+	for (int n = 1; n <= n_commands; n++) {
+		struct command_rec c = command_of(1);
+		struct store_begin b = {"env_a", "main", "command", "", {1}};
+		char key[32];
+
+		snprintf(key, sizeof(key), "wf/%d/step", n);
+		snprintf(c.id, sizeof(c.id), "cmd_%026d", n);
+		b.key = key;
+		bytes_of(&c.out[0].head, 'x', 10);
+		assert_int_equal(
+			store_run_begin(f.store, &b, &s, &c, on_found, &a), 0);
+		c.status = CMD_FAILED;
+		c.ended_ms = 999;
+		store_update(f.store, NULL, &c, true, on_rc, &a);
+		command_rec_finish(&c);
+	}
+	answer_wait(&a, 2 * n_commands);
+	s.status = SBX_LOST;
+	s.ended_ms = 1000;
+	assert_int_equal(update_now(&f, &s, NULL, false), 0);
+	erase(STORE_RECORDS_KEPT_MS + 1000);
+	fixture_close(&f);
+	assert_int_equal(raw_number(&f, "SELECT (SELECT count(*) FROM sandbox)"
+					" + (SELECT count(*) FROM command)"
+					" + (SELECT count(*) FROM blob)"
+					" + (SELECT count(*) FROM idempotency)"
+					" + (SELECT count(*) FROM event WHERE"
+					" kind <> 3)"),
+			 0);
+	fixture_open(&f);
+}
+
 /* Nothing holds up the checkpoints: the log does not grow with the work. */
 static void the_log_stays_small(void **state)
 {
@@ -162,6 +204,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(retention_erases_in_time),
 		TEST(retention_in_many_bites),
+		TEST(one_with_many_commands_is_erased_in_bites),
 		TEST(the_log_stays_small),
 	};
 

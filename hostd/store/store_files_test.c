@@ -250,29 +250,13 @@ static void on_old_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 	on_rc(ctx, rc);
 }
 
-static void saved_schema_load(const char *path)
-{
-	char sql[65536];
-	FILE *in = fopen(path, "re");
-	size_t n;
-
-	if (!in)
-		fail_msg("%s: %s (tests run in the top folder)", path,
-			 strerror(errno));
-	n = fread(sql, 1, sizeof(sql) - 1, in);
-	fclose(in);
-	sql[n] = 0;
-	raw_exec(&f, sql);
-	fixture_open(&f);
-}
-
 /* A database as release 1 wrote it: it must open for ever. */
 static void saved_schema_1_opens(void **state)
 {
 	struct answer a;
 
 	(void)state;
-	saved_schema_load("hostd/store/fixtures/schema1.sql");
+	saved_schema_load(&f, "hostd/store/fixtures/schema1.sql");
 	answer_init(&a, &f);
 	store_run_get(f.store, "env_a", "main", sandbox_of(1).command, true,
 		      on_run, &a);
@@ -312,7 +296,7 @@ static void saved_schema_2_opens(void **state)
 	struct answer a;
 
 	(void)state;
-	saved_schema_load("hostd/store/fixtures/schema2.sql");
+	saved_schema_load(&f, "hostd/store/fixtures/schema2.sql");
 	answer_init(&a, &f);
 	store_run_get(f.store, "env_a", "main", sandbox_of(1).command, true,
 		      on_run, &a);

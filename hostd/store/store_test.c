@@ -308,7 +308,8 @@ static void on_key(void *ctx, int rc, const struct key_info *k,
 
 static int add_key(const char *env, const char *name, enum plan plan, int h)
 {
-	struct key_info k = {.plan = plan, .is_enabled = true};
+	struct key_info k = {
+		.plan = plan, .is_enabled = true, .changes_environment = true};
 	uint8_t hash[HASH_BYTES];
 	struct answer a;
 

@@ -1,6 +1,7 @@
 /* What the tests of the store share; see store_test_util.h. */
 #include "store_test_util.h"
 #include "log.h"
+#include <errno.h>
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -273,4 +274,20 @@ int64_t raw_number(const struct fixture *f, const char *sql)
 	sqlite3_finalize(st);
 	assert_int_equal(sqlite3_close(h), SQLITE_OK);
 	return v;
+}
+
+void saved_schema_load(struct fixture *f, const char *path)
+{
+	char sql[65536];
+	FILE *in = fopen(path, "re");
+	size_t n;
+
+	if (!in)
+		fail_msg("%s: %s (tests run in the top folder)", path,
+			 strerror(errno));
+	n = fread(sql, 1, sizeof(sql) - 1, in);
+	fclose(in);
+	sql[n] = 0;
+	raw_exec(f, sql);
+	fixture_open(f);
 }

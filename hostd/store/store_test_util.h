@@ -55,6 +55,8 @@ int update_now(struct fixture *f, const struct sandbox_rec *s,
 
 /* The database by a connection of its own, while no store is open. */
 void raw_exec(const struct fixture *f, const char *sql);
+/* Opens the database that the file of SQL makes; the fixture is new. */
+void saved_schema_load(struct fixture *f, const char *path);
 int64_t raw_number(const struct fixture *f, const char *sql);
 
 #endif

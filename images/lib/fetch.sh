@@ -82,21 +82,22 @@ fetch_wheels() {
 		pip_download --require-hashes --no-deps -r "$dir/requirements" -d "$dir"); then
 		die "the wheels of ${lock#"$IMAGES"/} could not be had" \
 			"Nothing was used. If a hash differs or a version is gone:" \
-			"images/relock.sh python, then review the diff."
+			"images/relock.sh $(basename "$(dirname "$lock")"), then review the diff."
 	fi
 	for w in "${want[@]}"; do
 		set -- $w
 		[ -f "$dir/$3" ] || die "$1 $2: pip did not fetch $3" \
-			"images/relock.sh python makes a new lock."
+			"images/relock.sh $(basename "$(dirname "$lock")") makes a new lock."
 		dl_keep "$dir/$3" "$lock" "$1 $2" "$5" "$4"
 	done
 	rm -rf "$dir"
 }
 
-# For CPython 3.13 on glibc 2.28 or newer, whatever Python runs here
+# For CPython 3.13 (a recipe may say another: WHEELS_PYTHON) on glibc 2.28 or
+# newer, whatever Python runs here
 pip_download() {
 	python3 -m pip download --quiet --no-cache-dir --only-binary=:all: \
-		--implementation cp --python-version 3.13 \
+		--implementation cp --python-version "${WHEELS_PYTHON:-3.13}" \
 		--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 \
 		--platform manylinux_2_17_x86_64 "$@"
 }

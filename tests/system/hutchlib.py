@@ -159,6 +159,8 @@ class UnixConnection(http.client.HTTPConnection):
 
 class Daemon:
     running = []
+    program = "hutchd"
+    env = {}        # more of its environment
 
     def __init__(self, state=None, **settings):
         """settings: keys of hutchd.conf, e.g. graph_places=2"""
@@ -173,14 +175,15 @@ class Daemon:
         listen = os.path.join(self.state, "listen")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(listen)
-        argv = [f"{BUILD}/hutchd", "--state", self.state, "--listen",
+        argv = [f"{BUILD}/{self.program}", "--state", self.state, "--listen",
                 "127.0.0.1:0"]
         # Also those that the whole run has (tests/run.py --lane-off).
         common = dict(kv.split("=") for kv in os.environ.get(
             "HUTCH_TEST_SETTINGS", "").split())
         for k, v in {**common, **self.settings}.items():
             argv += ["--set", f"{k}={v}"]
-        env = dict(os.environ, **({"HUTCH_DIE_AT": die_at} if die_at else {}))
+        env = dict(os.environ, **self.env,
+                   **({"HUTCH_DIE_AT": die_at} if die_at else {}))
         with open(os.path.join(self.state, "daemon.log"), "ab") as log:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, env=env)
@@ -271,6 +274,26 @@ class Daemon:
             for line in f:
                 if line.startswith("VmRSS:"):
                     return int(line.split()[1])
+
+
+class MovableDaemon(Daemon):
+    """The daemon with a clock that moves (hostd/clock.h).  It makes no
+    snapshot of a template anew, whatever its age is by that clock."""
+    program = "hutchd-movable"
+
+    def __init__(self, state=None, **settings):
+        super().__init__(state, **dict({"snapshot_renew_hours": 0},
+                                       **settings))
+        self.offset_ms = 0
+        self.clock = self.state + ".clock"
+        self.env = {"HUTCH_TEST_CLOCK": self.clock}
+
+    def pass_time(self, seconds):
+        """So much time passes at once, for the daemon alone."""
+        self.offset_ms += int(seconds * 1000)
+        with open(self.clock + ".new", "w") as f:
+            f.write(str(self.offset_ms))
+        os.rename(self.clock + ".new", self.clock)
 
 
 _daemon = None

@@ -16,18 +16,13 @@
 struct key_op {
 	struct key_info info;
 	struct auth_new made;
-	bool has_plan, has_enabled, is_change;
+	bool has_plan, has_enabled;
 };
 
 static void op_free(struct key_op *op)
 {
 	OPENSSL_cleanse(op, sizeof(*op));
 	free(op);
-}
-
-static const char *plan_name(enum plan plan)
-{
-	return plan == PLAN_FREE ? "free" : "full";
 }
 
 /* `secret` NULL = not told. */
@@ -38,8 +33,9 @@ static void put_key(struct json_out *j, const struct key_info *k,
 	json_out_str(j, "object", "key");
 	json_out_str(j, "environment", k->environment);
 	json_out_str(j, "name", k->name);
-	json_out_str(j, "plan", plan_name(k->plan));
+	json_out_str(j, "plan", admin_plan_name(k->plan));
 	json_out_bool(j, "sandboxes_enabled", k->is_enabled);
+	json_out_str(j, "mode", k->is_test ? "test" : "live");
 	json_out_bool(j, "revoked", k->is_revoked);
 	if (secret)
 		json_out_str(j, "key", secret);
@@ -51,18 +47,9 @@ static void put_key(struct json_out *j, const struct key_info *k,
 static int key_environment(void *ctx, const char *path, struct json_span v,
 			   struct err *e)
 {
-	_cleanup_bytes_ struct bytes text = {0};
 	struct key_op *op = ctx;
 
-	if (decode_string(path, v, &text, e))
-		return -1;
-	if (!auth_environment_is_valid((const char *)text.data))
-		return err_set(e, ERR_INVALID_REQUEST, path,
-			       "environment \"%.64s\" is not a name of 1 to %d "
-			       "characters a-z 0-9 _ -",
-			       (const char *)text.data, ID_BYTES_MAX - 1);
-	memcpy(op->info.environment, text.data, text.len + 1);
-	return 0;
+	return admin_decode_environment(op->info.environment, path, v, e);
 }
 
 static int key_name(void *ctx, const char *path, struct json_span v,
@@ -87,21 +74,27 @@ static int key_name(void *ctx, const char *path, struct json_span v,
 static int key_plan(void *ctx, const char *path, struct json_span v,
 		    struct err *e)
 {
+	struct key_op *op = ctx;
+
+	op->has_plan = true;
+	return admin_decode_plan(&op->info.plan, path, v, e);
+}
+
+/* A mark that people see in the key: both may do the same. */
+static int key_mode(void *ctx, const char *path, struct json_span v,
+		    struct err *e)
+{
 	_cleanup_bytes_ struct bytes text = {0};
 	struct key_op *op = ctx;
 
 	if (decode_string(path, v, &text, e))
 		return -1;
-	if (!strcmp((const char *)text.data, "free"))
-		op->info.plan = PLAN_FREE;
-	else if (!strcmp((const char *)text.data, "full"))
-		op->info.plan = PLAN_FULL;
-	else
-		return err_set(e, ERR_INVALID_REQUEST, path,
-			       "plan \"%.40s\" is neither free nor full",
-			       (const char *)text.data);
-	op->has_plan = true;
-	return 0;
+	op->info.is_test = !strcmp((const char *)text.data, "test");
+	if (op->info.is_test || !strcmp((const char *)text.data, "live"))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, path,
+		       "mode \"%.40s\" is neither live nor test",
+		       (const char *)text.data);
 }
 
 static int key_enabled(void *ctx, const char *path, struct json_span v,
@@ -118,13 +111,14 @@ static int key_change(void *ctx, const char *path, struct json_span v,
 {
 	struct key_op *op = ctx;
 
-	return decode_bool(path, v, &op->is_change, e);
+	return decode_bool(path, v, &op->info.changes_environment, e);
 }
 
 static const struct decode_field fields[] = {
 	{"environment", key_environment},
 	{"name", key_name},
 	{"plan", key_plan},
+	{"mode", key_mode},
 	{"sandboxes_enabled", key_enabled},
 	{"change_environment", key_change},
 };
@@ -133,33 +127,30 @@ static const struct decode_field fields[] = {
 static int keep_environment(const struct auth *a, struct key_op *op,
 			    struct err *e)
 {
+	const struct environment_info *k =
+		realm_environment(auth_realm(a), op->info.environment);
 	static const char advice[] =
 		"the new value would be for all its keys: leave the field out, "
 		"or send \"change_environment\": true (hutch key create "
 		"--change-environment)";
-	const struct key_info *k;
 
-	for (size_t i = 0; (k = auth_key(a, i)); i++)
-		if (!strcmp(k->environment, op->info.environment))
-			break;
 	if (!k)
 		return 0;
 	if (!op->has_plan)
 		op->info.plan = k->plan;
 	if (!op->has_enabled)
 		op->info.is_enabled = k->is_enabled;
-	if (op->is_change)
+	if (op->info.changes_environment)
 		return 0;
 	if (op->info.plan != k->plan)
 		return err_set(e, ERR_INVALID_REQUEST, "plan",
-			       "environment %s has plan %s, not %s; %s",
-			       k->environment, plan_name(k->plan),
-			       plan_name(op->info.plan), advice);
+			       "environment %s has plan %s, not %s; %s", k->id,
+			       admin_plan_name(k->plan),
+			       admin_plan_name(op->info.plan), advice);
 	if (op->info.is_enabled != k->is_enabled)
 		return err_set(e, ERR_INVALID_REQUEST, "sandboxes_enabled",
 			       "environment %s has sandboxes_enabled %s; %s",
-			       k->environment, k->is_enabled ? "true" : "false",
-			       advice);
+			       k->id, k->is_enabled ? "true" : "false", advice);
 	return 0;
 }
 
@@ -187,7 +178,7 @@ static int decode(struct request *r, struct key_op *op, struct json_span body,
 		return name_taken(op, e);
 	if (keep_environment(r->services->auth, op, e))
 		return -1;
-	if (auth_new_key(&op->made))
+	if (auth_new_key(&op->made, op->info.is_test))
 		return err_set(e, ERR_INTERNAL, NULL, "no random bytes");
 	return 0;
 }
@@ -216,12 +207,7 @@ static void on_made(void *ctx, int rc)
 
 static void on_added(void *ctx, int rc)
 {
-	struct request *r = ctx;
-
-	if (!rc)
-		rc = auth_load(r->services->auth, on_made, r);
-	if (rc)
-		on_made(r, rc);
+	admin_reload(ctx, rc, on_made);
 }
 
 void admin_key_create(struct request *r)
@@ -303,12 +289,7 @@ static void on_revoke_known(void *ctx, int rc)
 
 static void on_revoked(void *ctx, int rc)
 {
-	struct request *r = ctx;
-
-	if (!rc)
-		rc = auth_load(r->services->auth, on_revoke_known, r);
-	if (rc)
-		on_revoke_known(r, rc);
+	admin_reload(ctx, rc, on_revoke_known);
 }
 
 void admin_key_revoke(struct request *r)

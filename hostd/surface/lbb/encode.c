@@ -82,8 +82,8 @@ void lbb_put_file(struct json_out *j, const char *key, const struct file_rec *f)
 }
 
 /* `id` and `version`: of a saved template. */
-static void put_origin(struct json_out *j, const char *name, const char *id,
-		       uint32_t version, const char *base)
+static void put_template(struct json_out *j, const char *name, const char *id,
+			 uint32_t version, const char *base)
 {
 	json_out_str(j, "template", or_null(name));
 	json_out_str(j, "template_id", or_null(id));
@@ -92,6 +92,28 @@ static void put_origin(struct json_out *j, const char *name, const char *id,
 	else
 		json_out_null(j, "template_version");
 	json_out_str(j, "template_base", or_null(base));
+}
+
+/* The step of a workflow that asked (LBB-45). */
+static void put_origin(struct json_out *j, const struct origin *o)
+{
+	if (!*o->workflow) {
+		json_out_null(j, "origin");
+		return;
+	}
+	json_out_begin(j, "origin", '{');
+	json_out_str(j, "workflow", o->workflow);
+	json_out_str(j, "run", or_null(o->run));
+	json_out_str(j, "step", or_null(o->step));
+	if (o->turn)
+		json_out_u64(j, "turn", o->turn);
+	else
+		json_out_null(j, "turn");
+	if (o->attempt)
+		json_out_u64(j, "attempt", o->attempt);
+	else
+		json_out_null(j, "attempt");
+	json_out_end(j, '}');
 }
 
 void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
@@ -112,8 +134,8 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 	json_out_str(j, "message", or_null(s->reason_text));
 	if (*s->progress)
 		json_out_str(j, "progress", s->progress);
-	put_origin(j, s->template_name, s->template_id, s->template_version,
-		   s->template_base);
+	put_template(j, s->template_name, s->template_id, s->template_version,
+		     s->template_base);
 	json_out_str(j, "snapshot", or_null(s->snapshot));
 	put_hash(j, "image_sha256", s->image_sha256);
 	put_hash(j, "kernel_sha256", s->kernel_sha256);
@@ -127,6 +149,7 @@ void lbb_put_sandbox(struct json_out *j, const struct sandbox_rec *s)
 	json_out_time(j, "ended_at", s->ended_ms);
 	json_out_time(j, "last_active_at", s->last_active_ms);
 	json_out_str(j, "command", or_null(s->command));
+	put_origin(j, &s->origin);
 	json_out_end(j, '}');
 }
 
@@ -138,8 +161,8 @@ void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
 	json_out_str(j, "graph", s->graph);
 	json_out_str(j, "name", or_null(s->name));
 	json_out_str(j, "sandbox", s->sandbox);
-	put_origin(j, s->template_name, s->template_id, s->template_version,
-		   s->template_base);
+	put_template(j, s->template_name, s->template_id, s->template_version,
+		     s->template_base);
 	json_out_str(j, "snapshot", or_null(s->snapshot));
 	put_hash(j, "image_sha256", s->image_sha256);
 	put_hash(j, "kernel_sha256", s->kernel_sha256);
@@ -316,8 +339,8 @@ void lbb_put_command(struct json_out *j, const struct command_rec *c,
 	json_out_str(j, "sandbox", c->sandbox);
 	json_out_str(j, "graph", c->graph);
 	json_out_str(j, "kind", c->kind == CMD_KIND_RUN ? "run" : "process");
-	put_origin(j, c->template_name, c->template_id, c->template_version,
-		   c->template_base);
+	put_template(j, c->template_name, c->template_id, c->template_version,
+		     c->template_base);
 	json_out_str(j, "status", command_status_name(c->status));
 	json_out_bool(j, "ok", c->status == CMD_SUCCEEDED);
 	put_end(j, c);
@@ -333,6 +356,7 @@ void lbb_put_command(struct json_out *j, const struct command_rec *c,
 	} else {
 		put_strings(j, "argv", &c->argv);
 	}
+	put_origin(j, &c->origin);
 	put_strings(j, "env_names", &c->env_names);
 	json_out_u64(j, "stdin_bytes", c->stdin_bytes);
 	json_out_begin(j, "usage", '{');
@@ -362,8 +386,9 @@ void lbb_put_run(struct json_out *j, const struct sandbox_rec *s,
 	if (*s->progress && !command_status_is_final(c->status))
 		json_out_str(j, "progress", s->progress);
 	json_out_str(j, "graph", c->graph);
-	put_origin(j, s->template_name, s->template_id, s->template_version,
-		   s->template_base);
+	put_template(j, s->template_name, s->template_id, s->template_version,
+		     s->template_base);
+	put_origin(j, &c->origin);
 	put_times(j, c);
 	json_out_end(j, '}');
 }

@@ -22,6 +22,7 @@ static const struct decode_field create_fields[] = {
 	{"name", work_name},
 	{"labels", work_labels},
 	{"files", work_files},
+	{"workflow", work_workflow},
 };
 
 static void on_created(void *ctx, const struct err *e,
@@ -65,6 +66,7 @@ void lbb_create_held(struct request *r, struct json_span body)
 	if (decode_object(w, "", body, create_fields, N_OF(create_fields),
 			  &e) ||
 	    snapshot_alone(w, &e) ||
+	    work_origin(r, w, ACCESS_CREATE, &spec.origin, &e) ||
 	    work_hash(r, body, NULL, spec.request_hash, &e)) {
 		work_refuse(r, &e);
 		return;
@@ -102,9 +104,10 @@ static int command_run(void *ctx, const char *path, struct json_span v,
 }
 
 static const struct decode_field command_fields[] = {
-	{"argv", work_argv},	{"cwd", work_cwd}, {"stdin", work_stdin},
-	{"run", command_run},	{"env", work_env}, {"timeout_ms", work_timeout},
-	{"wait_ms", work_wait},
+	{"argv", work_argv},	{"cwd", work_cwd},
+	{"stdin", work_stdin},	{"run", command_run},
+	{"env", work_env},	{"timeout_ms", work_timeout},
+	{"wait_ms", work_wait}, {"workflow", work_workflow},
 };
 
 static int command_decode(struct request *r, struct work *w,
@@ -134,6 +137,8 @@ static int command_decode(struct request *r, struct work *w,
 	spec->timeout_ms = w->timeout_ms;
 	spec->env = w->env;
 	spec->wait_ms = w->wait_ms;
+	if (work_origin(r, w, ACCESS_COMMAND, &spec->origin, e))
+		return -1;
 	return work_hash(r, body, spec->sandbox, spec->request_hash, e);
 }
 

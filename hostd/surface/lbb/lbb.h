@@ -27,6 +27,7 @@
 #define LBB_RUN_BODY_BYTES_MAX (4u << 20)
 /* The same with stdin, every character of it escaped. */
 #define LBB_COMMAND_BODY_BYTES_MAX (8u << 20)
+#define LBB_GRANT_BODY_BYTES_MAX   4096
 
 #define LBB_FILES_PAGE_MAX     1000
 #define LBB_FILES_PAGE_DEFAULT 100
@@ -79,6 +80,16 @@ void lbb_command_cancel(struct request *r);
 void lbb_command_logs(struct request *r);
 /* update.c */
 void lbb_sandbox_update(struct request *r);
+/* workflow.c: rows' functions for names of workflows and steps, of runs, and
+ * for turns. */
+int lbb_origin_name(char dst[ORIGIN_NAME_BYTES_MAX + 1], const char *path,
+		    struct json_span v, struct err *e);
+int lbb_origin_run(char dst[ORIGIN_NAME_BYTES_MAX + 1], const char *path,
+		   struct json_span v, struct err *e);
+int lbb_origin_turn(uint64_t *dst, const char *path, struct json_span v,
+		    struct err *e);
+/* grants.c */
+void lbb_grant_create(struct request *r);
 /* templates.c */
 void lbb_template_save(struct request *r);
 void lbb_templates(struct request *r); /* list, or retrieve one */

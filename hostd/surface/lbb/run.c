@@ -23,6 +23,7 @@ static int body_run(void *ctx, const char *path, struct json_span v,
 
 static const struct decode_field body_fields[] = {
 	{"run", body_run},
+	{"workflow", work_workflow},
 	{"wait_ms", work_wait},
 };
 
@@ -53,6 +54,8 @@ static int decode_body(struct request *r, struct work *w, struct run_spec *spec,
 		.n_seeds = w->n_seeds,
 		.wait_ms = w->wait_ms,
 	};
+	if (work_origin(r, w, ACCESS_RUN, &spec->origin, e))
+		return -1;
 	return work_hash(r, body, NULL, spec->request_hash, e);
 }
 

@@ -14,7 +14,8 @@
 
 static struct services services = {.request_key = "key"};
 static const struct route route = {
-	HTTP_POST, "/v1/sandboxes", "createSandbox", 0, 0, NULL, NULL};
+	HTTP_POST, "/v1/sandboxes", "createSandbox", 0, ACCESS_RUN, 0, NULL,
+	NULL};
 static char path[] = "/v1/sandboxes", key[] = "k";
 
 /* What came of the last call. */

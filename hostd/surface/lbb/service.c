@@ -13,6 +13,7 @@ static const char *const capabilities[] = {
 	"sandboxes.stop",      "sandboxes.commands", "sandboxes.logs",
 	"sandboxes.snapshots", "sandboxes.files",    "sandboxes.templates",
 	"sandboxes.update",    "sandboxes.mcp",	     "files",
+	"sandboxes.grants",
 };
 
 static void put_status(struct request *r, int status, const char *word)

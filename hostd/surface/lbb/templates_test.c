@@ -19,9 +19,14 @@
 #include <cmocka.h>
 
 static struct services services = {.request_key = "key"};
-static const struct route route = {
-	HTTP_POST, "/v1/sandboxes/templates", "createTemplate", 0, 0, NULL,
-	NULL};
+static const struct route route = {HTTP_POST,
+				   "/v1/sandboxes/templates",
+				   "createTemplate",
+				   0,
+				   ACCESS_WRITE,
+				   0,
+				   NULL,
+				   NULL};
 static char path[] = "/v1/sandboxes/templates", key[] = "k";
 
 /* What came of the last call. */

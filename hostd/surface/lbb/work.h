@@ -25,6 +25,7 @@ struct work {
 	size_t input_len, config_len;
 	bool has_run, has_stdin;
 	bool has_name, has_labels; /* given; null: with nothing in them */
+	struct origin origin;	   /* workflow "" = not given */
 	struct limits limits;	   /* each 0 = not given, and so are these: */
 	uint32_t timeout_ms, idle_seconds, expires_in_seconds;
 	uint32_t wait_ms;
@@ -51,7 +52,17 @@ typedef int work_decode(void *ctx, const char *path, struct json_span v,
 work_decode work_code, work_input, work_config, work_template, work_limits,
 	work_timeout, work_env, work_wait, work_argv, work_cwd, work_stdin,
 	work_idle, work_expires, work_snapshot, work_name, work_labels,
-	work_files;
+	work_files, work_workflow;
+
+/*
+ * workflow.c: for whom the call is made.  *ret: the step of the grant that it
+ * came with, or what the body says; NULL = of no workflow.  `wants`: what kind
+ * of call it is, once the body is known.  0, or -1 with `e`: the grant is for
+ * another.
+ */
+int work_origin(const struct request *r, const struct work *w,
+		enum route_access wants, const struct origin **ret,
+		struct err *e);
 
 /* The hash of the request for its Idempotency-Key; 0 or -1 with `e`. */
 int work_hash(struct request *r, struct json_span body, const char *record,

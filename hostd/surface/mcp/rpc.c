@@ -335,7 +335,7 @@ static const char *const p_none[] = {NULL};
 /* Tools are refused as their routes are: also while it drains. */
 static const struct route routes[] = {
 	{HTTP_POST, "/mcp", "mcp", ROUTE_KEY | ROUTE_GRAPH | ROUTE_ALWAYS,
-	 MCP_BODY_BYTES_MAX, p_none, mcp_post_handle},
+	 ACCESS_OPEN, MCP_BODY_BYTES_MAX, p_none, mcp_post_handle},
 };
 
 const struct route_table mcp_routes = {"mcp", routes, MCP_N_OF(routes)};

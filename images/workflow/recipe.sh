@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+# What examples/workflow needs, as a folder for PYTHONPATH: wheels for the
+# Python of Debian 12, which runs the example on the host.  No image: nothing of
+# it gets into a sandbox.  Read by build.sh.
+
+# shellcheck disable=SC2034 # fetch.sh reads it
+WHEELS_PYTHON=3.11
+
+recipe_inputs() {
+	inputs_of "$IMAGES"/workflow/{recipe.sh,wheels.lock}
+}
+
+recipe_build() {
+	local out=$1 file hash
+	need unzip unzip
+	fetch_wheels "$IMAGES/workflow/wheels.lock"
+	mkdir -p "$out/site"
+	while read -r _ _ file _ hash; do
+		unzip -q -o -d "$out/site" "$(dl "$hash")"
+	done < <(grep -v '^#' "$IMAGES/workflow/wheels.lock")
+	rm -rf "$out/site"/*.data # headers, command line scripts
+}
