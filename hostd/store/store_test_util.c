@@ -1,8 +1,8 @@
 /* What the tests of the store share; see store_test_util.h. */
 #include "store_test_util.h"
 #include "log.h"
-#include <errno.h>
 #include <dirent.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

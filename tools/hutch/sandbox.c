@@ -343,11 +343,9 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 	struct sandbox_verb v = {.c = c};
 	const struct opt opts[] = {
 		{"template", "NAME", OPT_TEXT, &v.template_name, 0, 0,
-		 "lbb/python (default), lbb/node, lbb/shell, or a saved one",
-		 "create"},
+		 "a base, default lbb/python, or a saved one", "create"},
 		{"snapshot", "ID", OPT_TEXT, &v.snapshot, 0, 0,
-		 "go on from a snapshot (hutch snapshot); its limits",
-		 "create"},
+		 "go on from a snapshot, with its limits", "create"},
 		{"memory", "MIB", OPT_U64, &v.memory_mib, LBB_MEMORY_MIB_MIN,
 		 LBB_MEMORY_MIB_MAX, "128 to 8192, default 1024", "create"},
 		{"vcpus", "N", OPT_U64, &v.vcpus, LBB_VCPUS_MIN, LBB_VCPUS_MAX,
@@ -357,8 +355,7 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		{"idle", "TIME", OPT_TIME, &v.idle_ms,
 		 ENGINE_IDLE_SECONDS_MIN * MS_PER_S,
 		 ENGINE_IDLE_SECONDS_MAX * MS_PER_S,
-		 "stop when idle so long, 30s to 1h, default 5m",
-		 "create, set"},
+		 "stop when idle, 30s to 1h, default 5m", "create, set"},
 		{"expires", "TIME", OPT_TIME, &v.expires_ms,
 		 ENGINE_EXPIRES_IN_SECONDS_MIN * MS_PER_S,
 		 (uint64_t)ENGINE_EXPIRES_IN_SECONDS_MAX * MS_PER_S,
@@ -386,8 +383,7 @@ int cmd_sandbox(struct cli *c, int argc, char **argv)
 		{"timeout", "TIME", OPT_TIME, &v.timeout_ms, 1,
 		 ENGINE_TIMEOUT_MS_MAX,
 		 "seconds, or 1500ms 90s 60m; default 60", "exec, run"},
-		{"key", "KEY", OPT_TEXT, &v.key, 0, 0,
-		 "idempotency key; the same key acts once",
+		{"key", "KEY", OPT_TEXT, &v.key, 0, 0, "the same key acts once",
 		 "create, exec, run"},
 		{0},
 	};
