@@ -9,7 +9,7 @@ HTTP_SRCS := $(JSON_SRCS) $(addprefix hostd/http/,query.c route.c canon.c \
 LBB_SRCS := $(addprefix hostd/surface/lbb/,routes.c decode.c work.c run.c \
 	held.c encode.c sandboxes.c snapshots.c files.c commands.c logs.c templates.c service.c errors_page.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c keys.c status.c \
-	pool.c df.c prepare.c)
+	pool.c df.c records.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \

@@ -10,7 +10,8 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
-	records.c pages.c sandbox.c files.c snapshot.c df.c key.c pool.c prepare.c serve.c) hostd/state_dir.c \
+	records.c export.c pages.c sandbox.c files.c snapshot.c df.c key.c \
+	pool.c prepare.c serve.c) hostd/state_dir.c \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
 # The shared liburing of Debian 12 does not export io_uring_enable_rings.
 HUTCH_LIBS := -l:liburing.a -lpthread -lcrypto -ljansson

@@ -250,16 +250,14 @@ static void on_old_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 	on_rc(ctx, rc);
 }
 
-/* A database as release 1 wrote it: it must open for ever. */
-static void saved_schema_1_opens(void **state)
+/* A database as an earlier version wrote it: it must open for ever. */
+static void opens(const char *path)
 {
-	static const char path[] = "hostd/store/fixtures/schema1.sql";
 	struct answer a;
 	char sql[65536];
 	FILE *in = fopen(path, "re");
 	size_t n;
 
-	(void)state;
 	if (!in)
 		fail_msg("%s: %s (tests run in the top folder)", path,
 			 strerror(errno));
@@ -286,6 +284,27 @@ static void saved_schema_1_opens(void **state)
 	fixture_close(&f);
 	assert_int_equal(raw_number(&f, "PRAGMA user_version"),
 			 db_schema_version());
+	/* Schema 3: each key and each snapshot has its event. */
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM event WHERE"
+					" kind = 6 AND sandbox = 'env_a' AND"
+					" command = 'ci'"),
+			 1);
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM event, snapshot"
+					" WHERE kind = 5 AND event.sandbox ="
+					" id"),
+			 raw_number(&f, "SELECT count(*) FROM snapshot"));
+}
+
+static void saved_schema_1_opens(void **state)
+{
+	(void)state;
+	opens("hostd/store/fixtures/schema1.sql");
+}
+
+static void saved_schema_2_opens(void **state)
+{
+	(void)state;
+	opens("hostd/store/fixtures/schema2.sql");
 }
 
 /* ---- records that cannot be read (L7) --------------------------------------
@@ -368,6 +387,7 @@ int main(void)
 		TEST(lost_log_is_refused),
 		TEST(other_schemas_are_refused),
 		TEST(saved_schema_1_opens),
+		TEST(saved_schema_2_opens),
 		TEST(damaged_records_are_set_aside),
 	};
 

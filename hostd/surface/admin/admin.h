@@ -14,7 +14,9 @@
 
 extern const struct route_table admin_routes;
 
-/* keys.c */
+/* keys.c; `secret` NULL = not told */
+void admin_put_key(struct json_out *j, const struct key_info *k,
+		   const char *secret);
 void admin_key_create(struct request *r);
 void admin_key_list(struct request *r);
 void admin_key_revoke(struct request *r);
@@ -25,6 +27,8 @@ void admin_ps(struct request *r);
 void admin_pool(struct request *r);
 /* df.c */
 void admin_df(struct request *r);
+/* records.c */
+void admin_records(struct request *r);
 /* prepare.c */
 void admin_prepare(struct request *r);
 

@@ -30,9 +30,8 @@ static const char *plan_name(enum plan plan)
 	return plan == PLAN_FREE ? "free" : "full";
 }
 
-/* `secret` NULL = not told. */
-static void put_key(struct json_out *j, const struct key_info *k,
-		    const char *secret)
+void admin_put_key(struct json_out *j, const struct key_info *k,
+		   const char *secret)
 {
 	json_out_begin(j, NULL, '{');
 	json_out_str(j, "object", "key");
@@ -206,7 +205,7 @@ static void on_made(void *ctx, int rc)
 		err_set(&e, ERR_INTERNAL, NULL, "cannot store the key: %s",
 			strerror(-rc));
 	else
-		put_key(&j, &op->info, op->made.text);
+		admin_put_key(&j, &op->info, op->made.text);
 	op_free(op);
 	if (rc)
 		reply_err(r, &e);
@@ -264,7 +263,7 @@ void admin_key_list(struct request *r)
 	json_out_begin(&j, "data", '[');
 	for (size_t i = 0; (k = auth_key(r->services->auth, i)); i++)
 		if (is_all || !strcmp(k->environment, r->environment))
-			put_key(&j, k, NULL);
+			admin_put_key(&j, k, NULL);
 	json_out_end(&j, ']');
 	json_out_bool(&j, "has_more", false);
 	json_out_null(&j, "next_cursor");
