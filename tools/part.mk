@@ -31,3 +31,7 @@ $(eval $(call program,tests/tools/outcome_test,tools/hutch/outcome_test.c \
 	$(HUTCH_CLIENT_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/tools/wording_test,tools/hutch/wording_test.c \
 	$(BASE_SRCS),-lcmocka))
+
+# The load generator of `make bench`; bench.py's rows of requests use it.
+BENCH_PROGRAMS := bench/load
+$(eval $(call program,bench/load,tools/bench/load.c $(BASE_SRCS)))

@@ -58,8 +58,9 @@ def wheel(folder):
     return kept
 
 
-def schema(path):
-    """The file as a schema: validate_cbor(bytes) raises."""
+def schemas(path, *rules):
+    """Of each rule of the file a schema: validate_cbor(bytes) raises.  One by
+    one: a choice of them would be as open as its widest."""
     if sys.version_info[:2] != (3, 11):
         raise hutchlib.Skip("the locked validator is for Python 3.11, this is "
                             + sys.version.split()[0])
@@ -69,4 +70,5 @@ def schema(path):
     sys.path.insert(0, folder)
     import pycddl
     with open(path, encoding="utf-8") as f:
-        return pycddl.Schema(f.read())
+        text = f.read()
+    return {r: pycddl.Schema(f"root = {r}\n{text}") for r in rules}
