@@ -30,7 +30,7 @@ import threading
 import time
 import urllib.parse
 
-from held import command, hold, sh, start
+from held import command, destroyed, ended, hold, sh, start
 from hutchlib import (Daemon, STATE, case, equal, main, new_key, note,
                       wait_until)
 
@@ -39,6 +39,31 @@ FILES = "/v1/sandboxes/files"
 CONTENT = FILES + "/content"
 ANSWER_S = 30    # what would hang does not answer within this
 KEPT = 48 << 10  # bytes of head, and of tail
+
+EXCHANGE = """
+import os
+def run(input, config):
+    os.chdir('/workspace')
+    for folder, word in (('/tmp/away', 'away'), ('d', 'in')):
+        os.mkdir(folder)
+        with open(folder + '/f', 'w') as f:
+            f.write(word + chr(10))
+    turns = made = 0
+    while not os.path.exists('stop'):
+        os.rename('d', 'e')
+        try:
+            os.symlink('/tmp/away', 'd')
+            os.unlink('d')
+            os.rename('e', 'd')
+            turns += 1
+        except OSError:     # a write made a folder of that name meanwhile
+            made += 1
+            os.rename('d', 'made%d' % made)
+            os.rename('e', 'd')
+        if turns == 3:
+            open('ready', 'w').close()
+    return {'turns': turns, 'away': os.listdir('/tmp/away')}
+"""
 
 d = Daemon(STATE + "-bytes", pool_shell=1, pool_max=1, graph_places=5,
            environment_places=10)
@@ -254,9 +279,12 @@ def links():
                  "rel/out3/f", "abs/a/out3/f", "in/a/b/up/b/g"):
         refused(read(c, b, path), 400)
     for path in ("out1/new", "out1/a/new", "in/out2/new", "in/a/out3/new",
-                 "in/a/out3/f", "rel/out3/f", "out1/x/y/z"):
+                 "in/a/out3/f", "rel/out3/f"):
         refused(write(c, b, path, b"new"), 400)
         refused(remove(c, b, path), 400)
+    # Nothing is there, outside: folders are not made on the way.
+    refused(write(c, b, "out1/x/y/z", b"new"), 400)
+    assert remove(c, b, "out1/x/y/z").status in (400, 404)
     for path in ("out1", "in/out2", "in/a/out3"):
         r = files(c, b, path)
         # The link itself, or refused; never what it leads to.
@@ -294,24 +322,26 @@ def magic():
 
 @case("bytes: a folder that becomes a link while it is followed")
 def exchanged():
-    c, b = box()
-    said(c, b, "mkdir d /tmp/away; echo in > d/f; echo away > /tmp/away/f")
-    # Built-in commands cannot rename: one process for each exchange.
-    turn = start(c, b, "bash", "-c",
-                 "while :; do mv d e; ln -s /tmp/away d; rm d; mv e d; done",
-                 timeout_ms=600000)
+    c, _ = box()
+    b = hold(c, template="lbb/python")
+    turn = start(c, b, run={"code": EXCHANGE}, timeout_ms=600000)
     equal(turn.status, 202, turn)
+    wait_until(lambda: read(c, b, "ready").status == 200, 300, "it turns")
     seen, end = set(), time.monotonic() + 20
     while time.monotonic() < end:
         r = read(c, b, "d/f")
         seen.add((r.status, r.body if r.status == 200 else r.code))
         r = write(c, b, "d/n", b"n")
         seen.add((r.status, "" if r.status == 200 else r.code))
-    c.cancel(turn.json["id"])
-    note(f"answers: {sorted(map(str, seen))}")
+    equal(write(c, b, "stop", b"").status, 200)
+    j = ended(c, turn.json["id"], 300)
+    note(f"{j['result']} exchanges; answers: {sorted(map(str, seen))}")
+    assert j["result"]["turns"] > 3, j
     assert (200, b"away\n") not in seen, seen
     assert {s for s, _ in seen} <= {200, 400, 404}, seen
-    equal(said(c, b, "ls /tmp/away; rm -rf /workspace/* /tmp/away"), "f\n")
+    assert len({s for s, _ in seen}) > 1, seen
+    equal(j["result"]["away"], ["f"])
+    destroyed(c, b)
 
 
 @case("bytes: hard links, sockets, devices: the right answer, and none waits")

@@ -103,9 +103,6 @@ def rounds(build, client, n_clients, n_rounds):
 def run_rows(table, build, client, n_clients, n):
     """Runs that are claimed, as many at once as there are clients."""
     daemon = client.daemon
-    # The pool keeps as many as began at once of late.
-    load(build, client, n_clients, n_clients, "POST", "/v1/sandboxes",
-         {"run": RUN, "wait_ms": 30000})
     seconds, times, _, hits = rounds(build, client, n_clients,
                                      max(2, n // n_clients))
     add(table, "run claimed", n_clients, seconds, times)
@@ -132,7 +129,9 @@ def rows(table, build, n_reads, n_runs, note):
 
     def restarted(n_waiting):
         daemon.stop()
-        daemon.settings.update(pool_max=n_waiting)
+        limits = "{vcpus}x{memory_mib}x{disk_mib}".format(**RUN["limits"])
+        daemon.settings.update(pool_max=n_waiting,
+                               pool_python=f"0 {limits}:{n_waiting}")
         daemon.start()
 
     try:
