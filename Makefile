@@ -138,6 +138,7 @@ check-stock: setup
 	@tests/run.py --group stock
 
 bench: setup
+	$(SUB) $(addprefix $(B)/,$(BENCH_PROGRAMS))
 	@tools/bench/run $(B)
 
 # FUZZ_SECONDS for each target; a crash input stays in build/fuzz/crashes.

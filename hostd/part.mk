@@ -15,7 +15,7 @@ MCP_SRCS := $(addprefix hostd/surface/mcp/,rpc.c methods.c tools.c args.c \
 	call.c shape.c ask.c)
 ADMIN_SRCS := $(addprefix hostd/surface/admin/,routes.c fields.c environments.c \
 	graphs.c budgets.c keys.c status.c \
-	pool.c df.c prepare.c)
+	pool.c df.c records.c prepare.c)
 CONFIG_SRCS := hostd/config.c hostd/config_args.c hostd/config_pool.c
 
 HOSTD_SRCS := $(sort hostd/main.c hostd/process.c hostd/state_dir.c \

@@ -10,7 +10,7 @@ HUTCH_DOCTOR_SRCS := $(addprefix tools/hutch/,doctor.c doctor_kvm.c \
 	images.c filehash.c sparse.c)
 HUTCH_SRCS := $(addprefix tools/hutch/,main.c args.c http.c client.c \
 	wording.c daemon.c source.c outcome.c output.c progress.c run.c \
-	records.c pages.c sandbox.c sandbox_command.c files.c file.c \
+	records.c export.c pages.c sandbox.c sandbox_command.c files.c file.c \
 	template.c snapshot.c df.c verbs.c env.c grant.c key.c pool.c \
 	prepare.c mcp.c serve.c) hostd/state_dir.c \
 	$(HUTCH_DOCTOR_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS)
@@ -32,3 +32,7 @@ $(eval $(call program,tests/tools/outcome_test,tools/hutch/outcome_test.c \
 	$(HUTCH_CLIENT_SRCS) $(HUTCH_JSON_SRCS) $(BASE_SRCS),-lcmocka))
 $(eval $(call program,tests/tools/wording_test,tools/hutch/wording_test.c \
 	$(BASE_SRCS),-lcmocka))
+
+# The load generator of `make bench`; bench.py's rows of requests use it.
+BENCH_PROGRAMS := bench/load
+$(eval $(call program,bench/load,tools/bench/load.c $(BASE_SRCS)))

@@ -1,4 +1,7 @@
-/* Table `event`: every change of a status, in order, with its reason. */
+/*
+ * Table `event`: every change of a status, in order, with its reason; and that
+ * a snapshot or a key was made or changed.  export.c finds records by it.
+ */
 #include "../clock.h"
 #include "op.h"
 
@@ -21,5 +24,20 @@ int event_add(struct db *db, const struct event_at *at,
 	q_text(&q, at->command);
 	q_int(&q, at->kind);
 	q_blob(&q, cbor.data, cbor.len);
+	return q_run(&q);
+}
+
+int event_add_bare(struct db *db, const struct event_at *at)
+{
+	const struct event_rec rec = {0};
+
+	return event_add(db, at, &rec);
+}
+
+int event_erase(struct db *db, const char *sandbox)
+{
+	struct query q = query(db, "DELETE FROM event WHERE sandbox = ?1");
+
+	q_text(&q, sandbox);
 	return q_run(&q);
 }

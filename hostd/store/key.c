@@ -34,6 +34,14 @@ static int environment_put(struct db *db, const struct key_info *k,
 	return q_run(&q);
 }
 
+static int changed(struct db *db, const char *environment, const char *name)
+{
+	const struct event_at at = {environment, "", environment, name,
+				    EVENT_KEY};
+
+	return event_add_bare(db, &at);
+}
+
 static int add_exec(struct db *db, struct store_op *op)
 {
 	struct add_op *a = (struct add_op *)op;
@@ -61,7 +69,8 @@ static int add_exec(struct db *db, struct store_op *op)
 	q_int(&q, clock_wall_ms());
 	q_blob(&q, cbor.data, cbor.len);
 	q_int(&q, a->k.is_test);
-	return q_run(&q);
+	rc = q_run(&q);
+	return rc ? rc : changed(db, a->k.environment, a->k.name);
 }
 
 static void add_done(struct store_op *op)
@@ -111,7 +120,9 @@ static int revoke_exec(struct db *db, struct store_op *op)
 	q_text(&q, r->name);
 	q_int(&q, clock_wall_ms());
 	rc = q_run(&q);
-	return rc || sqlite3_changes(db->h) ? rc : -ENOENT;
+	if (!rc && !sqlite3_changes(db->h))
+		rc = -ENOENT;
+	return rc ? rc : changed(db, r->environment, r->name);
 }
 
 static void revoke_done(struct store_op *op)

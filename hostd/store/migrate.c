@@ -174,6 +174,16 @@ static const char *const steps[] = {
 	"  runs_max INTEGER NOT NULL, window_ms INTEGER NOT NULL,"
 	"  began_ms INTEGER NOT NULL, runs INTEGER NOT NULL,"
 	"  PRIMARY KEY(environment, workflow)) STRICT, WITHOUT ROWID;",
+
+	/* 6: snapshots and keys have events, too: 5 a snapshot was made, 6 a
+	 * key was made or revoked.  The record says from 0 to 0. */
+	"INSERT INTO event(at_ms, environment, graph, sandbox, command, kind,"
+	"  rec) SELECT created_ms, environment, graph, id, '', 5,"
+	"  x'a500010100020003000460' FROM snapshot ORDER BY rowid;"
+	"INSERT INTO event(at_ms, environment, graph, sandbox, command, kind,"
+	"  rec) SELECT max(created_ms, revoked_ms), environment, '',"
+	"  environment, name, 6, x'a500010100020003000460' FROM \"key\""
+	"  ORDER BY seq;",
 };
 
 int db_schema_version(void)

@@ -61,6 +61,8 @@ enum event_kind {
 	EVENT_COMMAND = 2,
 	EVENT_DAEMON = 3,
 	EVENT_QUARANTINE = 4,
+	EVENT_SNAPSHOT = 5, /* made; `sandbox` is its id */
+	EVENT_KEY = 6,	    /* made, revoked; environment and name */
 };
 struct event_at {
 	const char *environment, *graph, *sandbox, *command;
@@ -68,6 +70,9 @@ struct event_at {
 };
 int event_add(struct db *db, const struct event_at *at,
 	      const struct event_rec *rec);
+/* One that tells no status: that the thing changed. */
+int event_add_bare(struct db *db, const struct event_at *at);
+int event_erase(struct db *db, const char *sandbox);
 
 /* Insert or update, with the event when the status changed.  -EPERM: the
  * stored status is final and another one was given. */

@@ -3,12 +3,12 @@
 STORE_SRCS := $(addprefix hostd/store/,record.c codec.c record_cbor.c db.c \
 	db_files.c migrate.c store.c page.c key.c sandbox.c command.c run.c \
 	snapshot.c template.c file.c file_put.c environment.c grant.c budget.c \
-	event.c recover.c retention.c)
+	event.c export.c recover.c retention.c)
 STORE_LIBS := -lsqlite3 -lcbor -lpthread
 
 store_tests := record store store_age store_realm store_workflow \
-	store_snapshot store_template store_file store_files store_fault \
-	store_crash
+	store_snapshot store_template store_file store_export store_files \
+	store_fault store_crash
 store_test_srcs := $(STORE_SRCS) hostd/store/store_test_util.c \
 	hostd/store/test_vfs.c \
 	hostd/loop.c hostd/loop_timer.c hostd/loop_work.c \

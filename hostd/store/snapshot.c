@@ -58,11 +58,15 @@ static int add_exec(struct db *db, struct store_op *op)
 		.command = a->rec.id,
 		.created_ms = a->rec.created_ms,
 	};
+	const struct event_at at = {a->rec.environment, a->rec.graph, a->rec.id,
+				    "", EVENT_SNAPSHOT};
 	int rc = key_find_row(db, &key, &a->found);
 
 	if (rc || a->found.is_found)
 		return rc;
 	rc = row_add(db, &a->rec);
+	if (!rc)
+		rc = event_add_bare(db, &at);
 	return rc ? rc : key_add_row(db, &key);
 }
 
@@ -132,8 +136,11 @@ static int row_delete(struct db *db, const char *id)
 {
 	struct query q = query(db, "DELETE FROM snapshot WHERE id = ?1");
 
+	int rc;
+
 	q_text(&q, id);
-	return q_run(&q);
+	rc = q_run(&q);
+	return rc ? rc : event_erase(db, id);
 }
 
 /* One that cannot be read may be deleted, too: its id is known. */

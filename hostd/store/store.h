@@ -351,6 +351,47 @@ int store_key_put(struct store *s, const struct store_begin *b,
 		  const char *sandbox, const char *value, store_begin_fn fn,
 		  void *ctx);
 
+/* ---- all records, for the administrator ---------------------------------- */
+
+enum export_kind {
+	EXPORT_SANDBOX = 1,
+	EXPORT_COMMAND = 2,
+	EXPORT_SNAPSHOT = 3,
+	EXPORT_KEY = 4,
+};
+/* Events that a page walks over, and the bytes after which it ends (the last
+ * record is whole): what the store's thread does before its next work. */
+#define STORE_EXPORT_EVENTS_MAX 500
+#define STORE_EXPORT_BYTES	(256u << 10)
+
+struct store_export {
+	const char *environment, *graph; /* NULL = any; keys have no graph */
+	int64_t since_ms, until_ms;	 /* created; until_ms 0 = no end */
+	uint64_t after;			 /* seq; 0 = from the first */
+};
+struct export_item {
+	uint64_t seq;	    /* of its last change */
+	int64_t at_ms;	    /* of that change */
+	int64_t revoked_ms; /* of a key, 0 = it is not */
+	enum export_kind kind;
+	char id[GRAPH_NAME_BYTES_MAX + 1]; /* of a key: its name */
+	bool is_set_aside;		   /* it cannot be read: no bytes */
+	int why;			   /* -errno, when found just now */
+	size_t at, len;			   /* of its bytes in `cbor` */
+};
+struct export_page {
+	struct export_item *items;
+	size_t n;
+	struct bytes cbor; /* records as they are stored, one after another */
+	uint64_t next;	   /* `after` of the next page */
+	uint64_t newest;   /* the last change that there is */
+	bool has_more;
+};
+/* `p` until `fn` returns.  -EINVAL: nothing is as new as `after`. */
+typedef void (*store_export_fn)(void *ctx, int rc, const struct export_page *p);
+int store_export_page(struct store *s, const struct store_export *ask,
+		      store_export_fn fn, void *ctx);
+
 /*
  * At start, before anything else runs: every sandbox and command that is not
  * final ends `lost` with `reason` (END_DAEMON_RESTART or, where the record's

@@ -250,13 +250,12 @@ static void on_old_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 	on_rc(ctx, rc);
 }
 
-/* A database as release 1 wrote it: it must open for ever. */
-static void saved_schema_1_opens(void **state)
+/* A database as an earlier version wrote it: it must open for ever. */
+static void opens(const char *path)
 {
 	struct answer a;
 
-	(void)state;
-	saved_schema_load(&f, "hostd/store/fixtures/schema1.sql");
+	saved_schema_load(&f, path);
 	answer_init(&a, &f);
 	store_run_get(f.store, "env_a", "main", sandbox_of(1).command, true,
 		      on_run, &a);
@@ -275,6 +274,21 @@ static void saved_schema_1_opens(void **state)
 	fixture_close(&f);
 	assert_int_equal(raw_number(&f, "PRAGMA user_version"),
 			 db_schema_version());
+	/* Schema 6: each key and each snapshot has its event. */
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM event WHERE"
+					" kind = 6 AND sandbox = 'env_a' AND"
+					" command = 'ci'"),
+			 1);
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM event, snapshot"
+					" WHERE kind = 5 AND event.sandbox ="
+					" id"),
+			 raw_number(&f, "SELECT count(*) FROM snapshot"));
+}
+
+static void saved_schema_1_opens(void **state)
+{
+	(void)state;
+	opens("hostd/store/fixtures/schema1.sql");
 }
 
 static void on_old_snapshot_2(void *ctx, int rc, struct snapshot_rec *r)

@@ -22,6 +22,7 @@ for folder in ("tests/guest", "tests/system", "tests/vmm"):
     sys.path.insert(0, os.path.join(TOP, folder))
 
 import calls  # noqa: E402
+import clients  # noqa: E402
 import figures  # noqa: E402
 import lanes  # noqa: E402
 import monitors  # noqa: E402
@@ -230,6 +231,17 @@ def lane_rows(table, n, n_trips):
     lanes.python_rows(table, n, hutchlib.snapshot_folder("lbb/python"))
 
 
+def machine_rows(table, options, soft):
+    """Everything but the rows of requests."""
+    first_instruction(table, options.starts)
+    qemu_boot(table, soft)
+    for template in options.templates.split(","):
+        mem = 256 if template == "shell" else 1024
+        template_rows(table, template, options.restores, mem)
+    http_rows(table, options.runs)
+    lane_rows(table, options.runs, options.trips)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--csv", default=os.path.join(BUILD, "bench.csv"))
@@ -244,19 +256,22 @@ def main():
                         help="cold-booted ones, of shell,node,python; the "
                         "default is shell, the others take minutes on soft "
                         "KVM")
+    parser.add_argument("--requests", type=int, default=3000,
+                        help="reads over HTTP of each kind and number of "
+                        "clients")
+    parser.add_argument("--claims", type=int, default=64,
+                        help="runs that 1, 8 and 32 clients ask for at once")
+    parser.add_argument("--only", choices=("requests",),
+                        help="these rows and no others")
     options = parser.parse_args()
     soft = is_soft()
     print(f"# {'soft' if soft else 'stock'} KVM, {os.cpu_count()} cores, "
           f"load {os.getloadavg()[0]:.1f}, Linux {os.uname().release}")
     table = figures.Figures()
     print(table.head())
-    first_instruction(table, options.starts)
-    qemu_boot(table, soft)
-    for template in options.templates.split(","):
-        mem = 256 if template == "shell" else 1024
-        template_rows(table, template, options.restores, mem)
-    http_rows(table, options.runs)
-    lane_rows(table, options.runs, options.trips)
+    if options.only != "requests":
+        machine_rows(table, options, soft)
+    clients.rows(table, BUILD, options.requests, options.claims, note)
     table.write_csv(options.csv)
     print(f"# written to {options.csv}")
 

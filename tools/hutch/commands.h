@@ -24,6 +24,7 @@ int cmd_sandbox(struct cli *c, int argc, char **argv);
 int cmd_template(struct cli *c, int argc, char **argv);
 int cmd_file(struct cli *c, int argc, char **argv);
 int cmd_snapshot(struct cli *c, int argc, char **argv);
+int cmd_records(struct cli *c, int argc, char **argv);
 int cmd_df(struct cli *c, int argc, char **argv);
 int cmd_pool(struct cli *c, int argc, char **argv);
 int cmd_prepare(struct cli *c, int argc, char **argv);

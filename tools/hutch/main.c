@@ -62,6 +62,8 @@ static const struct command {
 	 cmd_file},
 	{"snapshot", "keep what a sandbox is: create, ls, verify, rm",
 	 cmd_snapshot},
+	{"records", "export the records of all runs: CBOR or JSON lines",
+	 cmd_records},
 	{"df", "show what takes space, by kind", cmd_df},
 	{"pool", "show the VMs that wait for a run", cmd_pool},
 	{"prepare", "make a template's snapshot ahead of the first run",

@@ -69,8 +69,7 @@ static int base64_value(uint8_t c)
 	return at ? (int)(at - digits) : -1;
 }
 
-/* In place; the daemon's own encoding, so anything odd is an error. */
-static int base64_decode(struct bytes *b)
+int base64_decode(struct bytes *b)
 {
 	uint32_t bits = 0;
 	unsigned n_bits = 0;

@@ -41,4 +41,7 @@ bool pump_wrote_only(const struct pump *p, const void *data, size_t len);
 /* NAME, NAME_truncated and, when so, NAME_omitted_bytes, NAME_omitted_at. */
 void pump_json(const struct pump *p, struct json_out *j);
 
+/* In place; the daemon's own encoding, so anything odd is an error: -1. */
+int base64_decode(struct bytes *b);
+
 #endif

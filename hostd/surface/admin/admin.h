@@ -47,7 +47,9 @@ void admin_epoch_print(char dst[24], uint64_t epoch);
 void admin_budget_set(struct request *r);
 void admin_budget_list(struct request *r);
 void admin_budget_delete(struct request *r);
-/* keys.c */
+/* keys.c; `secret` NULL = not told */
+void admin_put_key(struct json_out *j, const struct key_info *k,
+		   const char *secret);
 void admin_key_create(struct request *r);
 void admin_key_list(struct request *r);
 void admin_key_revoke(struct request *r);
@@ -58,6 +60,8 @@ void admin_ps(struct request *r);
 void admin_pool(struct request *r);
 /* df.c */
 void admin_df(struct request *r);
+/* records.c */
+void admin_records(struct request *r);
 /* prepare.c */
 void admin_prepare(struct request *r);
 

@@ -25,9 +25,8 @@ static void op_free(struct key_op *op)
 	free(op);
 }
 
-/* `secret` NULL = not told. */
-static void put_key(struct json_out *j, const struct key_info *k,
-		    const char *secret)
+void admin_put_key(struct json_out *j, const struct key_info *k,
+		   const char *secret)
 {
 	json_out_begin(j, NULL, '{');
 	json_out_str(j, "object", "key");
@@ -197,7 +196,7 @@ static void on_made(void *ctx, int rc)
 		err_set(&e, ERR_INTERNAL, NULL, "cannot store the key: %s",
 			strerror(-rc));
 	else
-		put_key(&j, &op->info, op->made.text);
+		admin_put_key(&j, &op->info, op->made.text);
 	op_free(op);
 	if (rc)
 		reply_err(r, &e);
@@ -250,7 +249,7 @@ void admin_key_list(struct request *r)
 	json_out_begin(&j, "data", '[');
 	for (size_t i = 0; (k = auth_key(r->services->auth, i)); i++)
 		if (is_all || !strcmp(k->environment, r->environment))
-			put_key(&j, k, NULL);
+			admin_put_key(&j, k, NULL);
 	json_out_end(&j, ']');
 	json_out_bool(&j, "has_more", false);
 	json_out_null(&j, "next_cursor");

@@ -4,6 +4,8 @@
 static const char *const p_none[] = {NULL};
 static const char *const p_key[] = {"name", NULL};
 static const char *const p_budget[] = {"workflow", NULL};
+static const char *const p_records[] = {"after", "since_ms", "until_ms",
+					"format", NULL};
 
 static const struct route routes[] = {
 	{HTTP_POST, "/admin/keys", "createKey", ROUTE_ADMIN, ACCESS_OPEN,
@@ -39,6 +41,8 @@ static const struct route routes[] = {
 	 ACCESS_OPEN, 0, p_none, admin_pool},
 	{HTTP_GET, "/admin/df", "showSpace", ROUTE_ADMIN | ROUTE_ALWAYS,
 	 ACCESS_OPEN, 0, p_none, admin_df},
+	{HTTP_GET, "/admin/records", "exportRecords",
+	 ROUTE_ADMIN | ROUTE_ALWAYS, ACCESS_OPEN, 0, p_records, admin_records},
 	{HTTP_POST, "/admin/prepare", "prepareTemplate", ROUTE_ADMIN,
 	 ACCESS_OPEN, ADMIN_BODY_BYTES_MAX, p_none, admin_prepare},
 };
