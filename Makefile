@@ -133,6 +133,7 @@ check-long: setup
 
 check-source:
 	@tools/check-source
+	@api/openapi/table.py
 
 check-stock: setup
 	@tests/run.py --group stock

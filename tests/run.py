@@ -6,7 +6,7 @@ all others use /dev/kvm and run one after another, except those whose head says
 `beside=yes`: they judge nothing by the clock and keep one processor busy, so
 they run two at a time, before the others, the longest first.
 
-  source*  tools/check-source
+  source*  tools/check-source, and api/openapi/table.py
   unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
   san*     the same under ASan and UBSan (build/san/)
   fuzz*    fuzz targets over the committed corpus, plain and sanitized
@@ -19,6 +19,9 @@ and HUTCH_STATE, and must leave no process behind.  A comment in its first 30
 lines may say `test: timeout=900 long-timeout=7200 beside=yes seconds=60`:
 limits, and about how long it takes (all in seconds).  A line `# count=N` says
 how many operations it did (for the ledger).
+
+A run of all ends with one more case: the tests that the table in
+api/openapi/README.md names have run, and passed.
 
   tests/run.py [--long] [--only PATTERN[::CASE]] [--group GROUP] [--list]
                [--lane-off]
@@ -50,6 +53,7 @@ EXPECTED_DEFAULT_S = 30
 LONG_FACTOR = 9  # of the limit, for tests that do not say their own
 LEFTOVER_GRACE_S = 5
 PREPARE = "test_00_prepare.py"
+TABLE = os.path.join(TOP, "api", "openapi", "table.py")
 PR_SET_CHILD_SUBREAPER = 36
 
 print_lock = threading.Lock()
@@ -121,6 +125,7 @@ def find_scripts(is_long):
 
 def find_programs():
     yield Test("source", "check-source", [f"{TOP}/tools/check-source"])
+    yield Test("source", "api-table", [TABLE])
     for group, build in (("unit", "build"), ("san", "build/san")):
         for name in read_list(build + "/unit-tests.list"):
             yield Test(group, name.removeprefix("tests/"),
@@ -440,6 +445,25 @@ def run_all(tests, args):
         progress.show(t)
 
 
+def is_whole(args):
+    return not (args.only or args.group or args.lane_off)
+
+
+def check_table(tests, args):
+    """Did the tests run that the API's table names?  A test of its own, which
+    is given all that ran."""
+    cases = os.path.join(LOGS, "cases.tsv")
+    with open(cases, "w", encoding="utf-8") as f:
+        for t in tests:
+            program = os.path.relpath(t.argv[0], TOP)
+            for outcome, name, reason in t.cases:
+                f.write("\t".join(re.sub(r"[\t\n\r]", " ", x) for x in (
+                    outcome, t.id, program, name, reason)) + "\n")
+    t = Test("source", "api-table-ran", [TABLE, "--ran", cases])
+    Progress(1).show(run(t, args, False))
+    return t
+
+
 def git_commit():
     r = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=TOP,
                        capture_output=True, text=True)
@@ -521,6 +545,8 @@ def main():
     os.makedirs(LOGS)
     start = time.monotonic()
     run_all(tests, args)
+    if is_whole(args):
+        tests.append(check_table(tests, args))
     if args.long:
         write_ledger(tests)
     return report(tests, time.monotonic() - start)

@@ -273,6 +273,39 @@ static void code_runs_and_has_a_result(void **state)
 	}
 }
 
+/* LBB-138: as of a one-call run; the sandbox goes on. */
+static void a_large_result_is_refused(void **state)
+{
+	char *big = malloc(GP_RESULT_BYTES_MAX + 2);
+	struct command_spec cmd = {
+		.code = "echo 1", .code_len = 6, .wait_ms = 30000};
+	struct call c, x;
+
+	(void)state;
+	assert_non_null(big);
+	memset(big, '1', GP_RESULT_BYTES_MAX + 1);
+	begin_held(&c, "k");
+	cmd.sandbox = c.sbx.id;
+	for (int over = 0; over < 2; over++) {
+		big[GP_RESULT_BYTES_MAX + over] = 0;
+		cmd.key = over ? "c1" : "c0";
+		call_command(&x, &cmd);
+		env_settle();
+		fake_started(0, fake.vms[0].cmd);
+		fake_end(0, GP_END_EXITED, 0, big);
+		call_wait(&x);
+		assert_int_equal(x.cmd.status,
+				 over ? CMD_FAILED : CMD_SUCCEEDED);
+		assert_int_equal(x.cmd.has_result, !over);
+		assert_int_equal(x.cmd.result.len,
+				 over ? 0 : GP_RESULT_BYTES_MAX);
+		big[GP_RESULT_BYTES_MAX] = '1';
+		call_finish(&x);
+	}
+	assert_int_equal(sandbox_now(c.sbx.id).status, SBX_RUNNING);
+	free(big);
+}
+
 /* Eight run, 32 wait in their order, the 41st is refused (LBB-130, 131). */
 static void the_queue_is_in_order_and_bounded(void **state)
 {
@@ -303,10 +336,15 @@ static void the_queue_is_in_order_and_bounded(void **state)
 	assert_int_equal(x.cmd.status, CMD_CANCELLED);
 	assert_int_equal(fake.vms[0].n_kills, 0);
 	call_finish(&x);
-	/* The third ends: the tenth is next. */
+	/* Waiting is not running: no time-out ends what waits (LBB-131). */
+	env_pass(120000);
+	env_settle();
+	assert_int_equal(command_now(cmds[RUN_MAX + 1].cmd.id), CMD_QUEUED);
+	/* The third ends: the tenth is next, with the whole of its time. */
 	fake_started(0, 3);
 	fake_end_of(0, 3, GP_END_EXITED, 1, NULL);
 	assert_int_equal(fake.vms[0].n_execs, RUN_MAX + 1);
+	assert_int_equal(fake.vms[0].timeout_ms, 60000);
 	fake_started(0, RUN_MAX + 1);
 	env_settle();
 	assert_int_equal(command_now(cmds[2].cmd.id), CMD_FAILED);
@@ -432,6 +470,7 @@ int main(void)
 		TEST(an_expired_one_is_destroyed),
 		TEST(a_command_runs),
 		TEST(code_runs_and_has_a_result),
+		TEST(a_large_result_is_refused),
 		TEST(the_queue_is_in_order_and_bounded),
 		TEST(what_waits_is_bounded_in_bytes),
 		TEST(a_busy_channel_is_asked_again),

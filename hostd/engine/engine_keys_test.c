@@ -126,6 +126,7 @@ static void another_request_conflicts(void **state)
 	call_finish(&c);
 }
 
+/* LBB-26 */
 static void scopes_are_apart(void **state)
 {
 	struct call c[3];

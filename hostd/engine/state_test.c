@@ -25,6 +25,7 @@ static const enum command_status command_want[CMD_LOST + 1][CMD_EV_N] = {
 			 CMD_CANCELLED, CMD_LOST},
 };
 
+/* LBB-41, LBB-42: what leads where; nothing out of an end. */
 static void every_sandbox_pair(void **state)
 {
 	(void)state;
@@ -51,6 +52,7 @@ static void every_sandbox_pair(void **state)
 		}
 }
 
+/* LBB-125 */
 static void every_command_pair(void **state)
 {
 	(void)state;

@@ -177,7 +177,9 @@ case("LBB-230, LBB-232: key, version and agent; no key without one", "get",
      [OK], n=1, value=200,
      sent={"authorization": "Bearer lbb_sk_test_1",
            "lbb-version": "2026-10-21"}, query="graph=main")
-case("LBB-2: a client without a key sends none", "get", [OK], n=1, value=200,
+# test_habits.py sets environment variables that no client may read.
+case("LBB-2, LBB-231: without a key it sends none, whatever the environment has",
+     "get", [OK], n=1, value=200,
      client={"api_key": None, "graph": None}, sent={"authorization": None},
      query="")
 case("LBB-233: graph, stack, then the call's own", "retrieve",

@@ -19,6 +19,13 @@ from scripted import Server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEAR = 1e-6
+# LBB-231: a client that reads one of these sends what no row expects, or sends
+# it nowhere.
+UNREAD = {"LBB_API_KEY": "lbb_sk_test_environment", "LBB_GRAPH": "environment",
+          "LBB_ENVIRONMENT": "environment",
+          **{name: "http://127.0.0.1:1" for name in (
+              "LBB_URL", "LBB_BASE_URL", "HTTP_PROXY", "http_proxy",
+              "ALL_PROXY", "all_proxy")}}
 
 
 class Node:
@@ -111,6 +118,7 @@ def check_outcome(out, want):
 
 def main():
     only = os.environ.get("HUTCH_CASE", "")
+    os.environ.update(UNREAD)
     server, failed, n = Server(), 0, 0
     top = tempfile.mkdtemp(prefix="habits.")
     node = Node(f"{top}/app")

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import zipfile
 
+import httpx
+
 import sdklib
 from sdklib import NODE, PACKAGES, PYTHON, PYTHON_SDK, TSC, TSC_CHECK
 
@@ -181,6 +183,43 @@ def names_of(thing, properties=()):
 
 def snake(name):
     return re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name)
+
+
+# Its arguments but base_url, by keyword only, and their defaults.
+ARGUMENTS = {"api_key": None, "graph": None, "environment": None,
+             "api_version": "2026-10-21", "max_retries": 6,
+             "retry_delay": .1, "retry_budget_ms": 60000.0, "on_retry": None,
+             "timeout": 120.0, "transport": None, "event_hooks": None}
+
+
+@case
+def LBB_230_LBB_234_a_client_is_made_with_what_is_documented_and_closed():
+    for kind in (lbb.LbbClient, lbb.AsyncLbbClient):
+        names = inspect.signature(kind).parameters
+        base = names["base_url"]
+        assert base.kind == base.POSITIONAL_OR_KEYWORD, base
+        assert base.default == "http://127.0.0.1:7400", base
+        for name, value in ARGUMENTS.items():
+            p = names[name]
+            assert (p.kind, p.default) == (p.KEYWORD_ONLY, value), p
+    asked = []
+
+    def answer(request):
+        asked.append(str(request.url))
+        return httpx.Response(200, json={"object": "list", "data": [],
+                                         "has_more": False,
+                                         "next_cursor": None})
+
+    with lbb.LbbClient("http://lbb.test/",
+                       transport=httpx.MockTransport(answer)) as c:
+        c.sandboxes.list()
+    assert asked == ["http://lbb.test/v1/sandboxes"], asked
+    try:
+        c.sandboxes.list()
+    except RuntimeError as e:
+        assert "closed" in str(e), e
+    else:
+        raise AssertionError(f"it is closed, and asks: {asked}")
 
 
 @case

@@ -46,7 +46,8 @@ def ids():
     assert re.fullmatch(r"cmd_[0-9a-z]{8,36}", answer["command"]), answer
 
 
-@case("LBB-81 LBB-46: the sandbox ends destroyed and its record stays")
+@case("LBB-14 LBB-43 LBB-46 LBB-81 LBB-259: the sandbox ends destroyed and "
+      "its record stays")
 def destroyed():
     s = wait_until(lambda: (x := client().sandbox(answer["sandbox"]))[
         "status"] == "destroyed" and x, 30, "status destroyed")
@@ -75,7 +76,8 @@ def command():
     assert c["created_at"] <= c["started_at"] <= c["ended_at"], c
 
 
-@case("LBB-62 LBB-133: both are in the lists, newest first, by pages")
+@case("LBB-12 LBB-62 LBB-133 LBB-258: both are in the lists, newest first, by "
+      "pages")
 def lists():
     for _ in range(2):
         client().run("def run(input, config): return 1")
@@ -99,7 +101,7 @@ def lists():
     equal(r.json["data"], [])
 
 
-@case("LBB-5: another graph and another environment see 404")
+@case("LBB-5 LBB-176: another graph and another environment see 404")
 def other_graph():
     c = client()
     for other in (Client(c.daemon, c.key, c.name, c.environment, "other"),
@@ -113,7 +115,7 @@ def other_graph():
         equal(other.call("GET", "/v1/sandboxes").json["data"], [])
 
 
-@case("LBB-63: GET /v1/sandboxes?sandbox= is the same record")
+@case("LBB-4 LBB-63: GET /v1/sandboxes?sandbox= is the same record")
 def both_paths():
     r = client().call("GET", "/v1/sandboxes",
                       query=dict(sandbox=answer["sandbox"]))

@@ -102,7 +102,7 @@ def libraries():
     assert abs(got["numpy"] - 5.0) < 1e-12, got
 
 
-@case("LBB-101: a node run, version 24, sync and async")
+@case("LBB-93 LBB-101: a node run, version 24, sync and async")
 def node():
     r = client().run("function run(input, config) {\n"
                      "  return { sum: input.reduce((a, b) => a + b, 0),\n"
@@ -131,7 +131,8 @@ def node_error():
     assert b"no good" in r.logs("stderr"), r.logs("stderr")
 
 
-@case("LBB-102: a shell run with jq; input on stdin, result from a file")
+@case("LBB-93 LBB-102: a shell run with jq; input on stdin, result from a "
+      "file")
 def shell():
     r = client().run("jq -c '{n: length, max: max}' > \"$RUN_RESULT\"\n"
                      "echo to-stdout\necho to-stderr >&2",

@@ -58,7 +58,7 @@ def beside(code, factor, **more):
     raise AssertionError(f"never within {factor}: {seen}")
 
 
-@case("J9: time-out: timed_out, and nothing of the tree is left")
+@case("J9 LBB-81 LBB-124: time-out: timed_out, and nothing of the tree is left")
 def timed_out():
     r = client().run(
         "import os, subprocess, time\n"
@@ -80,7 +80,8 @@ def timed_out():
                "its VMM is gone")
 
 
-@case("J1: 100 MiB of output: head and tail kept, hutchd grows <= 2 MiB")
+@case("J1 LBB-136: 100 MiB of output: head and tail kept, hutchd grows "
+      "<= 2 MiB")
 def flood():
     d = daemon()
     p50_ms(3)
@@ -117,13 +118,13 @@ def flood_beside():
     assert r.reply.json["stdout"]["bytes"] > 1 << 20, r
 
 
-@case("J2: a CPU hog: p50 within 1.5x, cancel answers")
+@case("J2 LBB-53: a CPU hog: p50 within 1.5x, cancel answers")
 def cpu_hog():
     r = beside("def run(i, c):\n    while True: pass", 1.5)
     equal(r.status, "cancelled")
 
 
-@case("an I/O hog: p50 within 1.5x, cancel answers")
+@case("LBB-53: an I/O hog: p50 within 1.5x, cancel answers")
 def io_hog():
     r = beside("import os\ndef run(i, c):\n"
                "    b = b'x' * (1 << 20)\n"
@@ -134,7 +135,7 @@ def io_hog():
     equal(r.status, "cancelled")
 
 
-@case("J4: a memory bomb ends `oom`, not just 137")
+@case("J4 LBB-53: a memory bomb ends `oom`, not just 137")
 def memory_bomb():
     r = client().run("def run(i, c):\n    a = []\n"
                      "    while True: a.append(bytearray(16 << 20))",
@@ -157,7 +158,8 @@ def child_bomb():
         equal(r.reason, "oom")
 
 
-@case("J3: a fork bomb: its whole tree has ended within 4 s of a cancel")
+@case("J3 LBB-53: a fork bomb: its whole tree has ended within 4 s of a "
+      "cancel")
 def fork_bomb():
     command = start("import os\ndef run(i, c):\n"
                     "    while True:\n"
@@ -191,7 +193,7 @@ def thread_bomb():
     note(f"{r.result} threads")
 
 
-@case("J5: a full disk gives ENOSPC at the sandbox's limit")
+@case("J5 LBB-53: a full disk gives ENOSPC at the sandbox's limit")
 def disk_fill():
     free = os.statvfs(daemon().state)
     # Space is claimed by steps, which is quick; the last MiB are written.
@@ -225,7 +227,7 @@ def disk_fill():
     assert lost < 300, f"{lost} MiB of the host are gone"
 
 
-@case("LBB-68: five runs at once in a graph; the sixth is told to wait")
+@case("LBB-10 LBB-68 LBB-171: five runs at once in a graph; the sixth is told to wait")
 def places():
     commands, threads = [], []
 

@@ -56,7 +56,7 @@ def eight():
     equal(set(done + [later.json["result"]]), {later.json["result"]})
 
 
-@case("LBB-24: the same key with another request: 409, the first stays")
+@case("LBB-24 LBB-175: the same key with another request: 409, the first stays")
 def conflict():
     key = new_key()
     r = client().run(TOKEN, key)
@@ -106,7 +106,7 @@ def not_burnt():
     assert client().run(TOKEN, key).ok
 
 
-@case("LBB-22: no key: 400 missing_idempotency_key")
+@case("LBB-20 LBB-22 LBB-174: no key: 400 missing_idempotency_key")
 def missing():
     r = client().call("POST", "/v1/sandboxes", {"run": {"code": TOKEN}})
     equal((r.status, r.code), (400, "missing_idempotency_key"))
@@ -136,7 +136,7 @@ def kill_after():
     equal(client().sandbox(r.sandbox)["status"], "destroyed")
 
 
-@case("M1: kill -9 during a run: lost with its reason, the VM is gone")
+@case("M1 LBB-91: kill -9 during a run: lost with its reason, the VM is gone")
 def kill_during():
     key = new_key()
     r = client().start(SLEEP, key, 0, input=600, timeout_ms=900000)
@@ -162,7 +162,7 @@ def kill_during():
     assert client().run(TOKEN).ok
 
 
-@case("J12: kill -9 of the VMM in a run: lost, never success")
+@case("J12 LBB-91: kill -9 of the VMM in a run: lost, never success")
 def vmm_killed():
     r = client().start(SLEEP, new_key(), 0, input=600, timeout_ms=900000)
     command = r.json["command"]

@@ -33,7 +33,8 @@ def run(**fields):
     return post({"run": {"code": CODE, **fields}})
 
 
-@case("a good request passes every check and meets the full host")
+@case("LBB-10 LBB-180: a good request passes every check and meets the full "
+      "host")
 def passes():
     r = run()
     equal(told(r), PASSED)
@@ -42,7 +43,7 @@ def passes():
     equal(int(r.headers["Retry-After"]), e["retry_after_seconds"])
 
 
-@case("LBB-48 K12: limits at their edges and one past them")
+@case("LBB-48 LBB-170 K12: limits at their edges and one past them")
 def limits():
     for name, low, high in (("vcpus", 1, 4), ("memory_mib", 128, 8192),
                             ("disk_mib", 256, 10240)):
@@ -60,7 +61,7 @@ def limits():
     assert run(limits=[]).status == 400
 
 
-@case("LBB-124 J9: timeout_ms at its edges and past them")
+@case("LBB-124 LBB-178 J9: timeout_ms at its edges and past them")
 def timeouts():
     for value in (1, 60000, 3600000):
         equal(told(run(timeout_ms=value)), PASSED, value)
@@ -81,7 +82,8 @@ def wait_ms():
         equal((r.status, r.param), (400, "wait_ms"), value)
 
 
-@case("LBB-89: code 64 KiB, input 1 MiB, config 1 MiB; one more is refused")
+@case("LBB-89 LBB-179: code 64 KiB, input 1 MiB, config 1 MiB; one more is "
+      "refused")
 def sizes():
     equal(told(run(code="#" * 65536)), PASSED)
     r = run(code="#" * 65537)
@@ -96,7 +98,7 @@ def sizes():
     equal(told(r), (413, "body_too_large"))
 
 
-@case("LBB-128: env names: LBB_ and what is no name are refused")
+@case("LBB-128 LBB-178: env names: LBB_ and what is no name are refused")
 def env():
     equal(told(run(env={"A_1": "x", "_b": ""})), PASSED)
     for name in ("LBB_X", "LBB_", "", "1A", "A-B", "A=B", "A B", "\u00e4",
@@ -213,7 +215,7 @@ def malformed():
     equal((r.status, r.param), (400, "run.code"))
 
 
-@case("LBB-11: content types, methods, unknown routes")
+@case("LBB-1 LBB-4 LBB-11 LBB-110: content types, methods, unknown routes")
 def routes():
     r = client().call("POST", "/v1/sandboxes", b"{}", new_key(),
                       headers={"Content-Type": "text/plain"})
@@ -223,6 +225,7 @@ def routes():
                                "application/json; charset=utf-8"})
     equal(r.status, 400)
     for path in ("/v1/nothing", "/", "/v2/sandboxes", "/v1/sandboxes/",
+                 "/v1/sandboxes/sbx_abc", "/v1/sandboxes/sbx_abc/stop",
                  "/admin/keys", "/admin/status", "/v1/../admin/keys"):
         r = client().call("GET", path)
         equal((r.status, r.json["error"]["message"].startswith(
@@ -230,6 +233,9 @@ def routes():
     r = client().call("PUT", "/v1/sandboxes")
     equal(told(r), (405, "method_not_allowed"))
     assert "GET" in r.headers["Allow"] and "POST" in r.headers["Allow"]
+    # Versions of a template do not go away.
+    r = client().call("DELETE", "/v1/sandboxes/templates")
+    equal(told(r), (405, "method_not_allowed"))
 
 
 @case("LBB-2 K6: no key, a wrong key, a key in the wrong place: 401")
@@ -331,6 +337,9 @@ def ids():
         equal(r.status, 400, graph)
     equal(c.call("GET", "/v1/sandboxes",
                  query=dict(graph="a.b_C-1", stack="dev")).status, 200)
+    r = c.call("GET", "/v1/sandboxes/get",
+               query=dict(graph=None, sandbox="sbx_abc"))
+    assert "in graph main of" in r.json["error"]["message"], r
 
 
 @case("LBB-134: log routes check their numbers")
@@ -351,7 +360,33 @@ def logs():
         equal((r.status, r.param), (400, "limit"), limit)
 
 
-@case("LBB-9: every refusal has the whole envelope and a page for its code")
+@case("LBB-20 LBB-22: without a key no call that runs code or saves a template "
+      "does anything")
+def keyless():
+    for path, query, body in (
+            ("", {}, {"run": {"code": CODE}}),
+            ("", {}, {"template": "lbb/shell"}),
+            ("/commands", {"sandbox": "sbx_abc"}, {"argv": ["ls"]}),
+            ("/commands", {"sandbox": "sbx_abc"}, {"run": {"code": CODE}}),
+            ("/templates", {}, {"name": "a", "base": "lbb/shell"})):
+        r = client().call("POST", "/v1/sandboxes" + path, body, query=query)
+        equal((*told(r), r.param),
+              (400, "missing_idempotency_key", "Idempotency-Key"), body)
+        equal(r.json["error"]["type"], "invalid_request_error")
+
+
+@case("LBB-255: who accepts a stream is answered with a whole JSON body")
+def no_stream():
+    for path, status in (("/v1/sandboxes", 200), ("/v1/sandboxes/get", 400)):
+        r = client().call("GET", path, headers={
+            "Accept": "text/event-stream, application/json;q=0.1"})
+        equal(r.status, status, path)
+        equal(r.headers["Content-Type"].split(";")[0], "application/json")
+        equal(int(r.headers["Content-Length"]), len(r.body))
+
+
+@case("LBB-9 LBB-181: every refusal has the whole envelope and a page for its "
+      "code")
 def envelope():
     r = run(limits={"vcpus": 9})
     e = r.json["error"]

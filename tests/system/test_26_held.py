@@ -31,7 +31,8 @@ def client(**more):
     return d.client(**more)
 
 
-@case("LBB-61, LBB-20, LBB-22: one is made; its key finds it again")
+@case("LBB-61, LBB-20, LBB-22, LBB-67: one is made; its key finds it again; it is "
+      "deleted, and again")
 def made():
     c = client()
     key = new_key()
@@ -52,6 +53,8 @@ def made():
     none = c.call("POST", "/v1/sandboxes", {"template": SHELL})
     equal((none.status, none.code), (400, "missing_idempotency_key"))
     destroyed(c, s["id"])
+    twice = delete(c, s["id"])
+    equal((twice.status, twice.json["status"]), (200, "destroyed"))
     gone = create(c, key, idle_seconds=60, expires_in_seconds=600)
     equal((gone.json["id"], gone.json["status"]), (s["id"], "destroyed"))
 
@@ -245,7 +248,8 @@ def lists():
     destroyed(c, box)
 
 
-@case("LBB-23, LBB-25, LBB-132: keys of commands; no command on one that ended")
+@case("LBB-23, LBB-25, LBB-132, LBB-177: keys of commands; no command on one that "
+      "ended")
 def keys():
     c = client()
     box = hold(c)
@@ -323,8 +327,8 @@ WHO = ("/etc/machine-id /proc/sys/kernel/random/boot_id "
 LEFT = "echo $BASHPID > /tmp/pid; while sleep 1; do date +%s >> /tmp/ticks; done"
 
 
-@case("LBB-55, LBB-65, LBB-66, LBB-54: stop ends commands and keeps memory and "
-      "disk; resume goes on")
+@case("LBB-55, LBB-65, LBB-66, LBB-54, LBB-47: stop ends commands and keeps "
+      "memory and disk; resume goes on; delete removes both")
 def stops():
     c = client()
     box = hold(c)

@@ -101,7 +101,7 @@ def half_written(c, sandbox):
     return t, got
 
 
-@case("LBB-150 to LBB-155: write, list, read, delete; code sees the same")
+@case("LBB-150 to LBB-155, LBB-176: write, list, read, delete; code sees the same")
 def there_and_back():
     c, b = box()
     data = bytes(range(256)) * 40
@@ -151,7 +151,7 @@ def there_and_back():
     clean(c, b, "a/b/data.bin", "a/b", "a", "out.txt", "empty")
 
 
-@case("LBB-150, I1: paths that are none, and the same path in other words")
+@case("LBB-150, LBB-178, I1: paths that are none, and the same path in other words")
 def paths():
     c, b = box()
     for path in ("..", "../etc/passwd", "a/../b", "/etc/passwd", "/",
@@ -251,7 +251,8 @@ def names():
     clean(c, b, *(x["path"] for x in j["data"] if "path_hex" not in x), "n")
 
 
-@case("LBB-152, LBB-153, I4, I6: 4 MiB, one byte more, and a file that is larger")
+@case("LBB-152, LBB-153, LBB-179, I4, I6: 4 MiB, one byte more, and a file that "
+      "is larger")
 def edge():
     c, b = box()
     data = os.urandom(4 * MIB)
@@ -306,7 +307,7 @@ def together():
     clean(c, b, "one")
 
 
-@case("LBB-69, LBB-5, LBB-21: plans, graphs, keys; what is no sandbox")
+@case("LBB-69, LBB-5, LBB-20, LBB-21: plans, graphs, keys; what is no sandbox")
 def callers():
     c, b = box()
     written(c, b, "mine", b"x")
@@ -334,7 +335,7 @@ def callers():
     equal(remove(c, b, "k").status, 200)
 
 
-@case("LBB-51, LBB-156: one that starts is waited for; a stopped one is 409")
+@case("LBB-156, LBB-177: one that starts is waited for; a stopped one is 409")
 def states():
     c = client()
     r = create(c)

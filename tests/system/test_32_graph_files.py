@@ -170,6 +170,7 @@ def there_and_back():
         refused(remove(who, h, **query), 404, "file_not_found", "sha256")
         equal(listed(who, **query), {"files": []})
     equal(d.get("/version").json["capabilities"].count("files"), 1)
+    # The hash, once more (LBB-257).
     for query in ({}, {"confirm": "0" * 64}):
         refused(c.call("DELETE", FILES, query=dict(query, sha256=h)), 400,
                 "invalid_request", "confirm")

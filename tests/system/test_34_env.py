@@ -142,8 +142,8 @@ def key_words():
     equal(c.call("GET", "/v1/sandboxes").status, 200)
 
 
-@case("LBB-69: the free plan is refused what starts or writes, and takes what "
-      "reads, ends or deletes; changes are in force at once")
+@case("LBB-69 LBB-172: the free plan is refused what starts or writes, and takes "
+      "what reads, ends or deletes; changes are in force at once")
 def plans():
     c = made("plans", "--plan", "free")
     for method, path, query, body in RUN_CALLS:
@@ -176,7 +176,7 @@ def no_key_is_burnt():
     equal(told(ask(c, "POST", "/v1/sandboxes", {}, other, key)), PASSED)
 
 
-@case("LBB-70: not enabled refuses every call, 409, never to be retried")
+@case("LBB-70 LBB-173: not enabled refuses every call, 409, never to be retried")
 def not_enabled():
     c = made("off", "--enabled", "no")
     for method, path, query, *body in RUN_CALLS + READ_CALLS:

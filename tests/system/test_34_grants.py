@@ -53,8 +53,8 @@ def post(c, body=None, key=None, **query):
                   query)
 
 
-@case("LBB-263: a grant has the form of an execution credential; asked for with "
-      "a key or by hutch grant create")
+@case("LBB-259 LBB-263: a grant has the form of an execution credential; asked "
+      "for with a key or by hutch grant create")
 def form():
     c = full().client("form")
     g = ask(c, turn=3, attempt=2).json

@@ -91,7 +91,7 @@ show(size=written.size, sha=len(written.sha256), back=back, part=part,
         "error": [404, "sandbox_file_not_found", True]})
 
 
-@case("LBB-211: commands: output, stdin, env, logs, cancel, list")
+@case("LBB-211, LBB-239: commands: output, stdin, env, logs, cancel, list")
 def commands():
     out = python(client(), '''
 sb = client.sandboxes.create(template=SHELL)
@@ -113,7 +113,8 @@ show(status=c.status, code=c.exit_code, out=c.stdout.tail, err=c["stderr"]["tail
                 "names": ["X"]})
 
 
-@case("LBB-210: records: create, handle of a record, list, stop, resume")
+@case("LBB-210, LBB-237: records: create, handle of a record, list, stop, "
+      "resume")
 def life():
     out = python(client(), '''
 first = client.sandboxes.create({"template": SHELL}, idle_seconds=60)
@@ -235,7 +236,8 @@ show(ok=run.ok, status=run.status)
         equal((r.status, r.json.get("status")), (200, status), f"{key} {r}")
 
 
-@case("LBB-212: the awaiting client: scopes at once, and one that is cancelled")
+@case("LBB-212, LBB-234: the awaiting client: scopes at once, and one that is "
+      "cancelled")
 def awaiting():
     c = client()
     out = python(c, '''
@@ -333,7 +335,7 @@ console.log(JSON.stringify({
 '''
 
 
-@case("LBB-210, LBB-211: a tour of the TypeScript client")
+@case("LBB-14, LBB-210, LBB-211: a tour of the TypeScript client")
 def typescript():
     top = tempfile.mkdtemp(prefix="tour.")
     try:

@@ -234,7 +234,8 @@ def long_run():
     equal((r.data["status"], r.data["result"]), ("succeeded", "done"))
 
 
-@case("LBB-192, 193: a held sandbox from create to delete, by the tools alone")
+@case("LBB-192, 193, 224: a held sandbox from create to delete, by the tools "
+      "alone")
 def held():
     m = mcp(graph="g1")
     s = m.good(MANAGE, action="create", template=SHELL,

@@ -118,7 +118,7 @@ def said(c, b, script):
 
 # ---- output -----------------------------------------------------------------
 
-@case("bytes: output of all 256 bytes, read by every offset")
+@case("bytes, LBB-135: output of all 256 bytes, read by every offset")
 def any_bytes():
     c, b = box()
     j = sh(c, b, r"for i in {0..255}; do printf -v x '\\x%02x' $i; "
@@ -142,7 +142,7 @@ def any_bytes():
     assert r.status == 400 or r.json["data"] == "", r
 
 
-@case("bytes: a character at every edge of a slice stays whole")
+@case("bytes, LBB-135: a character at every edge of a slice stays whole")
 def characters():
     c, b = box()
     text = "a\u00e9\u20ac\U0001d11e" * 3
@@ -160,7 +160,7 @@ def characters():
         equal(out, text.encode(), limit)
 
 
-@case("bytes: output of exactly head and tail, and one byte more")
+@case("bytes, LBB-136: output of exactly head and tail, and one byte more")
 def head_and_tail():
     c, b = box()
     for n in (KEPT, 2 * KEPT, 2 * KEPT + 1):

@@ -397,6 +397,7 @@ static void refuses_creates(void **state)
 		refuses(bad[i].body, false, bad[i].code, bad[i].param);
 }
 
+/* LBB-120, LBB-121, LBB-123: fields and what they are without one. */
 static void commands(void **state)
 {
 	(void)state;
@@ -433,6 +434,7 @@ static void commands(void **state)
 	assert_int_equal(spec.timeout_ms, 0);
 }
 
+/* LBB-123: wait_ms up to 30 s; LBB-124, LBB-128 and others. */
 static void refuses_commands(void **state)
 {
 	static const struct {
@@ -495,6 +497,7 @@ static char *sized(const char *pre, const char *fill, size_t n, const char *end)
 	return (char *)b.data;
 }
 
+/* LBB-129, LBB-179: the largest, and one more. */
 static void sizes(void **state)
 {
 	static const struct {

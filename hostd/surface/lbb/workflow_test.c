@@ -36,6 +36,7 @@ static void refuses(const char *json, const char *param)
 			 got.param, got.text);
 }
 
+/* LBB-262: its fields; any other is named. */
 static void test_shape(void **state)
 {
 	char json[4096], name[200];
