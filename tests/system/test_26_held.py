@@ -73,7 +73,7 @@ def refused():
              "limits.vcpus"),
             ({"template": "lbb/cobol"}, "sandbox_template_not_found",
              "template"),
-            ({"files": []}, "invalid_request", "files"),
+            ({"files": [{}]}, "invalid_request", "files[0]"),
             ({"env": {"LBB_X": "1"}}, "sandbox_env_invalid", "env")):
         r = create(c, **body)
         assert r.status in (400, 404), r
