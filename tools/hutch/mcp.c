@@ -43,6 +43,8 @@ static const char help[] =
 	"lbb_sandboxes_delete (asks the person).  An MCP client starts it:\n\n"
 	"  {\"mcpServers\": {\"hutch\": {\"command\": \"hutch\", \"args\": "
 	"[\"mcp\"]}}}\n\n"
+	"For graph main of another host that is:\n\n"
+	"  hutch mcp --url http://HOST:7400 --api-key KEY\n\n"
 	"It speaks for the local daemon, and starts one that ends with it when "
 	"none runs;\n"
 	"with --url for another, as the key's environment.  A client that "
