@@ -55,6 +55,7 @@ static const char env_help[] =
 
 struct env {
 	struct cli *c;
+	struct args args;
 	const char *plan, *enabled;
 	uint64_t places, graph_places;
 };
@@ -107,45 +108,49 @@ static int env_call(struct env *v, const char *method, const char *name,
 	return verbs_call(v->c, method, &path, body, columns, e);
 }
 
-static int env_create(void *ctx, const struct args *a, struct err *e)
+static int env_create(void *ctx, struct err *e)
 {
+	struct env *v = ctx;
 	struct json_out j = {0};
 
-	return env_body(ctx, a->rest[0], &j, e)
+	return env_body(v, v->args.rest[0], &j, e)
 		       ? -1
-		       : env_call(ctx, "POST", NULL, &j, env_columns, e);
+		       : env_call(v, "POST", NULL, &j, env_columns, e);
 }
 
-static int env_set(void *ctx, const struct args *a, struct err *e)
+static int env_set(void *ctx, struct err *e)
 {
+	struct env *v = ctx;
 	struct json_out j = {0};
 
-	return env_body(ctx, NULL, &j, e)
-		       ? -1
-		       : env_call(ctx, "PATCH", a->rest[0], &j, env_columns, e);
+	return env_body(v, NULL, &j, e) ? -1
+					: env_call(v, "PATCH", v->args.rest[0],
+						   &j, env_columns, e);
 }
 
-static int env_list(void *ctx, const struct args *a, struct err *e)
+static int env_list(void *ctx, struct err *e)
 {
-	(void)a;
 	return env_call(ctx, "GET", NULL, NULL, env_columns, e);
 }
 
-static int env_show(void *ctx, const struct args *a, struct err *e)
+static int env_show(void *ctx, struct err *e)
 {
-	return env_call(ctx, "GET", a->rest[0], NULL, env_columns, e);
+	struct env *v = ctx;
+
+	return env_call(v, "GET", v->args.rest[0], NULL, env_columns, e);
 }
 
-static int env_rm(void *ctx, const struct args *a, struct err *e)
+static int env_rm(void *ctx, struct err *e)
 {
+	struct env *v = ctx;
 	static const struct verb_column gone[] = {{"REMOVED", 0, "name"}, {0}};
 
-	return env_call(ctx, "DELETE", a->rest[0], NULL, gone, e);
+	return env_call(v, "DELETE", v->args.rest[0], NULL, gone, e);
 }
 
 int cmd_env(struct cli *c, int argc, char **argv)
 {
-	struct env v = {c, NULL, NULL, NOT_GIVEN, NOT_GIVEN};
+	struct env v = {.c = c, .places = NOT_GIVEN, .graph_places = NOT_GIVEN};
 	const struct opt opts[] = {
 		{"plan", "PLAN", OPT_TEXT, &v.plan, 0, 0,
 		 "full (default) or free", "create, set"},
@@ -158,15 +163,22 @@ int cmd_env(struct cli *c, int argc, char **argv)
 		{0},
 	};
 	static const struct verb_row verbs[] = {
-		{"create", "a name", 1, env_create},
-		{"list", "nothing", 0, env_list},
-		{"show", "an environment", 1, env_show},
-		{"set", "an environment", 1, env_set},
-		{"rm", "an environment", 1, env_rm},
+		{"create", "a name", 1, 1, env_create},
+		{"list", "nothing", 0, 0, env_list},
+		{"show", "an environment", 1, 1, env_show},
+		{"set", "an environment", 1, 1, env_set},
+		{"rm", "an environment", 1, 1, env_rm},
 		{0},
 	};
 	const struct verb_command cmd = {
-		"env", "environments are kept", env_help, opts, verbs, &v};
+		.name = "env",
+		.does = "environments are kept",
+		.help = env_help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+	};
 
 	return verbs_run(c, argc, argv, &cmd);
 }
@@ -187,6 +199,7 @@ static const char graph_help[] =
 
 struct graph {
 	struct cli *c;
+	struct args args;
 	const char *env;
 	uint64_t places;
 	bool is_new_epoch;
@@ -221,22 +234,22 @@ static const char *env_or_local(const char *env)
 	return env ? env : VERBS_ENVIRONMENT;
 }
 
-static int graph_list(void *ctx, const struct args *a, struct err *e)
+static int graph_list(void *ctx, struct err *e)
 {
 	struct graph *v = ctx;
 
-	(void)a;
 	return graph_call(v, "GET", v->env, NULL, NULL, e);
 }
 
-static int graph_show(void *ctx, const struct args *a, struct err *e)
+static int graph_show(void *ctx, struct err *e)
 {
 	struct graph *v = ctx;
 
-	return graph_call(v, "GET", env_or_local(v->env), a->rest[0], NULL, e);
+	return graph_call(v, "GET", env_or_local(v->env), v->args.rest[0], NULL,
+			  e);
 }
 
-static int graph_set(void *ctx, const struct args *a, struct err *e)
+static int graph_set(void *ctx, struct err *e)
 {
 	struct graph *v = ctx;
 	struct json_out j = {0};
@@ -247,12 +260,13 @@ static int graph_set(void *ctx, const struct args *a, struct err *e)
 	if (v->is_new_epoch)
 		json_out_bool(&j, "new_epoch", true);
 	json_out_end(&j, '}');
-	return graph_call(v, "PATCH", env_or_local(v->env), a->rest[0], &j, e);
+	return graph_call(v, "PATCH", env_or_local(v->env), v->args.rest[0], &j,
+			  e);
 }
 
 int cmd_graph(struct cli *c, int argc, char **argv)
 {
-	struct graph v = {c, NULL, NOT_GIVEN, false};
+	struct graph v = {.c = c, .places = NOT_GIVEN};
 	const struct opt opts[] = {
 		{"env", "NAME", OPT_TEXT, &v.env, 0, 0,
 		 "its environment, default " VERBS_ENVIRONMENT
@@ -265,13 +279,20 @@ int cmd_graph(struct cli *c, int argc, char **argv)
 		{0},
 	};
 	static const struct verb_row verbs[] = {
-		{"list", "nothing", 0, graph_list},
-		{"show", "a graph", 1, graph_show},
-		{"set", "a graph", 1, graph_set},
+		{"list", "nothing", 0, 0, graph_list},
+		{"show", "a graph", 1, 1, graph_show},
+		{"set", "a graph", 1, 1, graph_set},
 		{0},
 	};
 	const struct verb_command cmd = {
-		"graph", "graphs are kept", graph_help, opts, verbs, &v};
+		.name = "graph",
+		.does = "graphs are kept",
+		.help = graph_help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+	};
 
 	return verbs_run(c, argc, argv, &cmd);
 }

@@ -4,9 +4,9 @@
  * put and keep print a hash, which every other verb takes.  A File goes both
  * ways piece by piece, so its size does not matter here.
  */
-#include "commands.h"
 #include "fd.h"
 #include "files.h"
+#include "verbs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -88,8 +88,9 @@ static const char *name_of(const struct verb *v)
 	return slash ? slash + 1 : file;
 }
 
-static int put(struct verb *v, struct err *e)
+static int put(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 	const char *file = v->args.rest[0];
@@ -137,8 +138,9 @@ static void print_row(struct json_span f)
 	printf("\n");
 }
 
-static int list(struct verb *v, struct err *e)
+static int list(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	char after[24] = "";
 
 	do {
@@ -225,16 +227,19 @@ static int get_into(void *ctx, int fd, const char *name, struct err *e)
 	return rc;
 }
 
-static int get(struct verb *v, struct err *e)
+static int get(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
+
 	return files_into(v->args.n > 1 ? v->args.rest[1] : "-", get_into, v,
 			  e);
 }
 
 /* ---- rm ----------------------------------------------------------------- */
 
-static int rm(struct verb *v, struct err *e)
+static int rm(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 	const char *hash = v->args.rest[0];
@@ -268,8 +273,9 @@ static int move(struct verb *v, const char *method, const char *path,
 	return rc;
 }
 
-static int keep(struct verb *v, struct err *e)
+static int keep(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_bytes_ struct bytes path = {0}, hex = {0};
 	_cleanup_answer_ struct answer a = {0};
 	const char *source = v->args.rest[1];
@@ -287,8 +293,9 @@ static int keep(struct verb *v, struct err *e)
 	return print_hash(v, &a);
 }
 
-static int import(struct verb *v, struct err *e)
+static int import(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 
@@ -304,34 +311,14 @@ static int import(struct verb *v, struct err *e)
 	return 0;
 }
 
-static const struct {
-	const char *name, *what;
-	int (*fn)(struct verb *v, struct err *e);
-	size_t min, max;
-} verbs[] = {
-	{"put", "a file", put, 1, 1},
-	{"list", "nothing", list, 0, 0},
-	{"get", "a hash and perhaps a file", get, 1, 2},
-	{"rm", "a hash", rm, 1, 1},
-	{"keep", "a sandbox and a path", keep, 2, 2},
-	{"import", "a sandbox, a hash and a path", import, 3, 3},
-};
-#define VERBS (sizeof(verbs) / sizeof(*verbs))
-
-static int run(struct verb *v, size_t i)
+static int type_check(const void *ctx, struct err *e)
 {
-	struct err e = {0};
-	int rc;
+	const struct verb *v = ctx;
 
-	if (cli_key_make(&v->key, v->made_key, "file", &e) ||
-	    cli_open(v->c, CLI_FOR_RECORDS, &e))
-		return cli_fail(v->c, &e);
-	v->c->http.timeout_ms = SILENCE_MS_MAX;
-	rc = verbs[i].fn(v, &e);
-	if (rc)
-		rc = cli_fail(v->c, &e);
-	cli_close(v->c);
-	return rc;
+	if (!v->type || !strpbrk(v->type, "\r\n"))
+		return 0;
+	return err_set(e, ERR_INVALID_REQUEST, "type",
+		       "--type holds a line end");
 }
 
 int cmd_file(struct cli *c, int argc, char **argv)
@@ -346,31 +333,27 @@ int cmd_file(struct cli *c, int argc, char **argv)
 		 "idempotency key; the same key acts once", "keep, import"},
 		{0},
 	};
-	size_t i = argc ? 0 : VERBS;
-	struct err e;
+	static const struct verb_row verbs[] = {
+		{"put", "a file", 1, 1, put},
+		{"list", "nothing", 0, 0, list},
+		{"get", "a hash and perhaps a file", 1, 2, get},
+		{"rm", "a hash", 1, 1, rm},
+		{"keep", "a sandbox and a path", 2, 2, keep},
+		{"import", "a sandbox, a hash and a path", 3, 3, import},
+		{0},
+	};
+	const struct verb_command cmd = {
+		.name = "file",
+		.help = help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+		.check = type_check,
+		.key = &v.key,
+		.made_key = v.made_key,
+		.timeout_ms = SILENCE_MS_MAX,
+	};
 
-	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
-		i++;
-	if (i < VERBS) {
-		argc--;
-		argv++;
-	}
-	if (args_parse(&v.args, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage(c, "file", &e);
-	if (v.args.is_help)
-		return cli_help(help, opts);
-	if (i == VERBS) {
-		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is put, list, get, rm, keep or import");
-		return cli_usage(c, "file", &e);
-	}
-	if (v.type && strpbrk(v.type, "\r\n")) {
-		err_set(&e, ERR_INVALID_REQUEST, "type",
-			"--type holds a line end");
-		return cli_usage(c, "file", &e);
-	}
-	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
-	    args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
-		return cli_usage(c, "file", &e);
-	return run(&v, i);
+	return verbs_run(c, argc, argv, &cmd);
 }

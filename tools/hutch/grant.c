@@ -50,6 +50,7 @@ static const char grant_help[] =
 
 struct grant_args {
 	struct cli *c;
+	struct args args;
 	const char *env, *workflow, *run, *step, *operation;
 	uint64_t attempt, turn, ttl_ms;
 };
@@ -87,7 +88,7 @@ static int grant_one(struct grant_args *v, const char *operation, struct err *e)
 	return 0;
 }
 
-static int grant_create(void *ctx, const struct args *a, struct err *e)
+static int grant_create(void *ctx, struct err *e)
 {
 	struct grant_args *v = ctx;
 	const struct {
@@ -101,7 +102,6 @@ static int grant_create(void *ctx, const struct args *a, struct err *e)
 	};
 	const char *p = v->operation;
 
-	(void)a;
 	for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++)
 		if (!needed[i].value)
 			return missing(v->c, needed[i].option, e);
@@ -141,11 +141,18 @@ int cmd_grant(struct cli *c, int argc, char **argv)
 		{0},
 	};
 	static const struct verb_row verbs[] = {
-		{"create", "options only", 0, grant_create},
+		{"create", "options only", 0, 0, grant_create},
 		{0},
 	};
 	const struct verb_command cmd = {
-		"grant", "grants are given", grant_help, opts, verbs, &v};
+		.name = "grant",
+		.does = "grants are given",
+		.help = grant_help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+	};
 
 	return verbs_run(c, argc, argv, &cmd);
 }
@@ -170,6 +177,7 @@ static const char budget_help[] =
 
 struct budget_args {
 	struct cli *c;
+	struct args args;
 	const char *env, *workflow;
 	uint64_t runs, window_ms;
 };
@@ -204,12 +212,11 @@ static const char *env_of(const struct budget_args *v)
 	return v->env ? v->env : VERBS_ENVIRONMENT;
 }
 
-static int budget_set(void *ctx, const struct args *a, struct err *e)
+static int budget_set(void *ctx, struct err *e)
 {
 	struct budget_args *v = ctx;
 	struct json_out j = {0};
 
-	(void)a;
 	if (!v->runs || !v->window_ms)
 		return missing(v->c, v->runs ? "window" : "runs", e);
 	json_out_begin(&j, NULL, '{');
@@ -221,19 +228,17 @@ static int budget_set(void *ctx, const struct args *a, struct err *e)
 	return budget_call(v, "PUT", env_of(v), NULL, &j, e);
 }
 
-static int budget_list(void *ctx, const struct args *a, struct err *e)
+static int budget_list(void *ctx, struct err *e)
 {
 	struct budget_args *v = ctx;
 
-	(void)a;
 	return budget_call(v, "GET", v->env, NULL, NULL, e);
 }
 
-static int budget_rm(void *ctx, const struct args *a, struct err *e)
+static int budget_rm(void *ctx, struct err *e)
 {
 	struct budget_args *v = ctx;
 
-	(void)a;
 	return budget_call(v, "DELETE", env_of(v), v->workflow, NULL, e);
 }
 
@@ -253,13 +258,20 @@ int cmd_budget(struct cli *c, int argc, char **argv)
 		{0},
 	};
 	static const struct verb_row verbs[] = {
-		{"set", "options only", 0, budget_set},
-		{"list", "options only", 0, budget_list},
-		{"rm", "options only", 0, budget_rm},
+		{"set", "options only", 0, 0, budget_set},
+		{"list", "options only", 0, 0, budget_list},
+		{"rm", "options only", 0, 0, budget_rm},
 		{0},
 	};
 	const struct verb_command cmd = {
-		"budget", "budgets are kept", budget_help, opts, verbs, &v};
+		.name = "budget",
+		.does = "budgets are kept",
+		.help = budget_help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+	};
 
 	return verbs_run(c, argc, argv, &cmd);
 }

@@ -25,6 +25,7 @@ static const char help[] =
 
 struct key {
 	struct cli *c;
+	struct args args;
 	const char *name, *environment, *plan;
 	bool is_change, is_test;
 };
@@ -37,7 +38,7 @@ static int name_missing(struct key *k, struct err *e)
 	return err_set(e, ERR_INVALID_REQUEST, "name", "--name is missing");
 }
 
-static int key_create(void *ctx, const struct args *args, struct err *e)
+static int key_create(void *ctx, struct err *e)
 {
 	struct key *k = ctx;
 	_cleanup_answer_ struct answer a = {0};
@@ -45,7 +46,6 @@ static int key_create(void *ctx, const struct args *args, struct err *e)
 	char text[160];
 	int rc;
 
-	(void)args;
 	if (name_missing(k, e))
 		return -1;
 	json_out_begin(&j, NULL, '{');
@@ -73,7 +73,7 @@ static int key_create(void *ctx, const struct args *args, struct err *e)
 	return 0;
 }
 
-static int key_list(void *ctx, const struct args *args, struct err *e)
+static int key_list(void *ctx, struct err *e)
 {
 	struct key *k = ctx;
 	static const struct verb_column columns[] = {
@@ -83,20 +83,18 @@ static int key_list(void *ctx, const struct args *args, struct err *e)
 	};
 	_cleanup_bytes_ struct bytes path = {0};
 
-	(void)args;
 	if (cli_path(k->c, &path, "/admin/keys", "environment", k->environment,
 		     NULL))
 		return err_set(e, ERR_INTERNAL, NULL, "no memory");
 	return verbs_call(k->c, "GET", &path, NULL, columns, e);
 }
 
-static int key_revoke(void *ctx, const struct args *args, struct err *e)
+static int key_revoke(void *ctx, struct err *e)
 {
 	struct key *k = ctx;
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 
-	(void)args;
 	if (name_missing(k, e))
 		return -1;
 	if (cli_path(k->c, &path, "/admin/keys", "name", k->name, "environment",
@@ -133,13 +131,20 @@ int cmd_key(struct cli *c, int argc, char **argv)
 		{0},
 	};
 	static const struct verb_row verbs[] = {
-		{"create", "options only", 0, key_create},
-		{"list", "options only", 0, key_list},
-		{"revoke", "options only", 0, key_revoke},
+		{"create", "options only", 0, 0, key_create},
+		{"list", "options only", 0, 0, key_list},
+		{"revoke", "options only", 0, 0, key_revoke},
 		{0},
 	};
 	const struct verb_command cmd = {
-		"key", "keys are managed", help, opts, verbs, &k};
+		.name = "key",
+		.does = "keys are managed",
+		.help = help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &k,
+		.args = &k.args,
+	};
 
 	return verbs_run(c, argc, argv, &cmd);
 }

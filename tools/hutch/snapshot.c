@@ -4,8 +4,8 @@
  * create prints an id, which `hutch sandbox create --snapshot` takes.
  */
 #include "../../hostd/engine/engine.h"
-#include "commands.h"
 #include "pages.h"
+#include "verbs.h"
 #include <string.h>
 
 #define ID_BYTES  64
@@ -109,8 +109,9 @@ static int create_undo(struct verb *v, const char *id, struct err *e)
 	return cli_interrupted(v->c, e, "%s is removed", id);
 }
 
-static int create(struct verb *v, struct err *e)
+static int create(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_answer_ struct answer a = {0};
 	char id[ID_BYTES];
 
@@ -153,8 +154,9 @@ static bool print_row(void *ctx, struct json_span s)
 }
 
 /* All pages; as JSON a line for each. */
-static int ls(struct verb *v, struct err *e)
+static int ls(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	const struct pages p = {ls_path, print_row, v};
 
 	if (!v->c->is_json)
@@ -178,42 +180,18 @@ static int one(struct verb *v, const char *method, const char *route,
 	return 0;
 }
 
-static int verify(struct verb *v, struct err *e)
+static int verify(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
+
 	return one(v, "POST", SNAPSHOTS "/verify", "is what was taken", e);
 }
 
-static int rm(struct verb *v, struct err *e)
+static int rm(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
+
 	return one(v, "DELETE", SNAPSHOTS, "removed", e);
-}
-
-static const struct {
-	const char *name, *what;
-	int (*fn)(struct verb *v, struct err *e);
-	size_t n;
-} verbs[] = {
-	{"create", "a sandbox", create, 1},
-	{"ls", "nothing", ls, 0},
-	{"verify", "a snapshot", verify, 1},
-	{"rm", "a snapshot", rm, 1},
-};
-#define VERBS (sizeof(verbs) / sizeof(*verbs))
-
-static int run(struct verb *v, size_t i)
-{
-	struct err e = {0};
-	int rc;
-
-	if (cli_key_make(&v->key, v->made_key, "snapshot", &e) ||
-	    cli_open(v->c, CLI_FOR_RECORDS, &e))
-		return cli_fail(v->c, &e);
-	v->c->http.timeout_ms = SILENCE_MS_MAX;
-	rc = verbs[i].fn(v, &e);
-	if (rc)
-		rc = cli_fail(v->c, &e);
-	cli_close(v->c);
-	return rc;
 }
 
 int cmd_snapshot(struct cli *c, int argc, char **argv)
@@ -230,26 +208,24 @@ int cmd_snapshot(struct cli *c, int argc, char **argv)
 		 "idempotency key; the same key acts once", "create"},
 		{0},
 	};
-	size_t i = argc ? 0 : VERBS;
-	struct err e;
+	static const struct verb_row verbs[] = {
+		{"create", "a sandbox", 1, 1, create},
+		{"ls", "nothing", 0, 0, ls},
+		{"verify", "a snapshot", 1, 1, verify},
+		{"rm", "a snapshot", 1, 1, rm},
+		{0},
+	};
+	const struct verb_command cmd = {
+		.name = "snapshot",
+		.help = help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+		.key = &v.key,
+		.made_key = v.made_key,
+		.timeout_ms = SILENCE_MS_MAX,
+	};
 
-	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
-		i++;
-	if (i < VERBS) {
-		argc--;
-		argv++;
-	}
-	if (args_parse(&v.args, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage(c, "snapshot", &e);
-	if (v.args.is_help)
-		return cli_help(help, opts);
-	if (i == VERBS) {
-		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is create, ls, verify or rm");
-		return cli_usage(c, "snapshot", &e);
-	}
-	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
-	    args_expect(&v.args, verbs[i].n, verbs[i].n, verbs[i].what, &e))
-		return cli_usage(c, "snapshot", &e);
-	return run(&v, i);
+	return verbs_run(c, argc, argv, &cmd);
 }

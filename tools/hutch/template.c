@@ -5,9 +5,9 @@
  * sandbox create --template NAME` take the newest one.
  */
 #include "../../hostd/surface/lbb/lbb.h"
-#include "commands.h"
 #include "pages.h"
 #include "source.h"
+#include "verbs.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,8 +105,9 @@ static int save_call(struct verb *v, struct answer *a, struct err *e)
 	return rc;
 }
 
-static int save(struct verb *v, struct err *e)
+static int save(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_answer_ struct answer a = {0};
 	char id[CLI_ID_BYTES];
 
@@ -156,8 +157,9 @@ static bool print_row(void *ctx, struct json_span t)
 	return true;
 }
 
-static int list(struct verb *v, struct err *e)
+static int list(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	const struct pages p = {list_path, print_row, v};
 
 	if (!v->c->is_json)
@@ -180,8 +182,9 @@ static int print_code(struct json_span root, const char *name, struct err *e)
 	return 0;
 }
 
-static int show(struct verb *v, struct err *e)
+static int show(void *ctx, struct err *e)
 {
+	struct verb *v = ctx;
 	_cleanup_bytes_ struct bytes path = {0};
 	_cleanup_answer_ struct answer a = {0};
 
@@ -202,32 +205,6 @@ static int show(struct verb *v, struct err *e)
 }
 
 /* ---- the command -------------------------------------------------------- */
-
-static const struct {
-	const char *name, *what;
-	int (*fn)(struct verb *v, struct err *e);
-	size_t min, max;
-} verbs[] = {
-	{"save", "a name", save, 1, 2},
-	{"list", "nothing", list, 0, 1},
-	{"show", "a name or an id", show, 1, 1},
-};
-#define VERBS (sizeof(verbs) / sizeof(*verbs))
-
-static int run(struct verb *v, size_t i)
-{
-	struct err e = {0};
-	int rc;
-
-	if (cli_key_make(&v->key, v->made_key, "template", &e) ||
-	    cli_open(v->c, CLI_FOR_RECORDS, &e))
-		return cli_fail(v->c, &e);
-	rc = verbs[i].fn(v, &e);
-	if (rc)
-		rc = cli_fail(v->c, &e);
-	cli_close(v->c);
-	return rc;
-}
 
 int cmd_template(struct cli *c, int argc, char **argv)
 {
@@ -253,26 +230,22 @@ int cmd_template(struct cli *c, int argc, char **argv)
 		 "print only the code", "show"},
 		{0},
 	};
-	size_t i = argc ? 0 : VERBS;
-	struct err e;
+	static const struct verb_row verbs[] = {
+		{"save", "a name", 1, 2, save},
+		{"list", "nothing", 0, 1, list},
+		{"show", "a name or an id", 1, 1, show},
+		{0},
+	};
+	const struct verb_command cmd = {
+		.name = "template",
+		.help = help,
+		.opts = opts,
+		.verbs = verbs,
+		.ctx = &v,
+		.args = &v.args,
+		.key = &v.key,
+		.made_key = v.made_key,
+	};
 
-	while (i < VERBS && strcmp(verbs[i].name, argv[0]))
-		i++;
-	if (i < VERBS) {
-		argc--;
-		argv++;
-	}
-	if (args_parse(&v.args, argc, argv, opts, cli_global_opts, false, &e))
-		return cli_usage(c, "template", &e);
-	if (v.args.is_help)
-		return cli_help(help, opts);
-	if (i == VERBS) {
-		err_set(&e, ERR_INVALID_REQUEST, NULL,
-			"the first word is save, list or show");
-		return cli_usage(c, "template", &e);
-	}
-	if (args_expect_of(&v.args, opts, verbs[i].name, &e) ||
-	    args_expect(&v.args, verbs[i].min, verbs[i].max, verbs[i].what, &e))
-		return cli_usage(c, "template", &e);
-	return run(&v, i);
+	return verbs_run(c, argc, argv, &cmd);
 }

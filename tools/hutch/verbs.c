@@ -11,16 +11,31 @@ static int no_verb(const struct verb_command *cmd, struct err *e)
 
 	for (const struct verb_row *v = cmd->verbs; v->name; v++)
 		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
-				      n ? ", " : "", v->name);
-	return err_set(e, ERR_INVALID_REQUEST, NULL,
-		       "the first word is one of %s", names);
+				      !n	  ? ""
+				      : v[1].name ? ", "
+						  : " or ",
+				      v->name);
+	return err_set(e, ERR_INVALID_REQUEST, NULL, "the first word is %s",
+		       names);
+}
+
+/* What is wrong with the words and options; 0 or -1. */
+static int expect(const struct cli *c, const struct verb_command *cmd,
+		  const struct verb_row *v, struct err *e)
+{
+	if (!v->name)
+		return no_verb(cmd, e);
+	if ((cmd->does && cli_expect_local(c, cmd->does, e)) ||
+	    (cmd->check && cmd->check(cmd->ctx, e)) ||
+	    args_expect_of(cmd->args, cmd->opts, v->name, e))
+		return -1;
+	return args_expect(cmd->args, v->min, v->max, v->what, e);
 }
 
 int verbs_run(struct cli *c, int argc, char **argv,
 	      const struct verb_command *cmd)
 {
 	const struct verb_row *v = cmd->verbs;
-	struct args args;
 	struct err e;
 	int rc;
 
@@ -30,19 +45,20 @@ int verbs_run(struct cli *c, int argc, char **argv,
 		argc--;
 		argv++;
 	}
-	if (args_parse(&args, argc, argv, cmd->opts, cli_global_opts, false,
+	if (args_parse(cmd->args, argc, argv, cmd->opts, cli_global_opts, false,
 		       &e))
 		return cli_usage(c, cmd->name, &e);
-	if (args.is_help)
+	if (cmd->args->is_help)
 		return cli_help(cmd->help, cmd->opts);
-	if ((!v->name && no_verb(cmd, &e)) ||
-	    cli_expect_local(c, cmd->does, &e) ||
-	    args_expect_of(&args, cmd->opts, v->name, &e) ||
-	    args_expect(&args, v->n, v->n, v->what, &e))
+	if (expect(c, cmd, v, &e))
 		return cli_usage(c, cmd->name, &e);
-	if (cli_open(c, CLI_FOR_KEYS, &e))
+	if ((cmd->key &&
+	     cli_key_make(cmd->key, cmd->made_key, cmd->name, &e)) ||
+	    cli_open(c, cmd->does ? CLI_FOR_KEYS : CLI_FOR_RECORDS, &e))
 		return cli_fail(c, &e);
-	rc = v->fn(cmd->ctx, &args, &e) ? cli_fail(c, &e) : 0;
+	if (cmd->timeout_ms)
+		c->http.timeout_ms = cmd->timeout_ms;
+	rc = v->fn(cmd->ctx, &e) ? cli_fail(c, &e) : 0;
 	cli_close(c);
 	return rc;
 }

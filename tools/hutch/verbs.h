@@ -1,6 +1,6 @@
 /*
- * Commands of the operator: a verb, words, options, one call of the admin
- * socket, and its answer as a table or as JSON.
+ * Commands with verbs: a verb, words, options.  Those of the operator are each
+ * one call of the admin socket, and its answer as a table or as JSON.
  */
 #ifndef HUTCH_CLI_VERBS_H
 #define HUTCH_CLI_VERBS_H
@@ -11,17 +11,26 @@
 
 struct verb_row {
 	const char *name, *what; /* what its words are: "an environment" */
-	size_t n;		 /* words behind it */
-	int (*fn)(void *ctx, const struct args *a, struct err *e);
+	size_t min, max;	 /* words behind it */
+	int (*fn)(void *ctx, struct err *e);
 };
 
 struct verb_command {
 	const char *name; /* "env" */
-	const char *does; /* "environments are kept" ... on the host */
+	/* "environments are kept" ... on the host; NULL: of any daemon */
+	const char *does;
 	const char *help;
 	const struct opt *opts;
 	const struct verb_row *verbs; /* name NULL ends it */
 	void *ctx;
+	struct args *args; /* of the ctx: set before fn is called */
+	/* Of the options, before anything is opened: 0, or -1 with `e`; or
+	 * NULL. */
+	int (*check)(const void *ctx, struct err *e);
+	/* --key, made here when none was given, of CLI_KEY_BYTES; or NULL. */
+	const char **key;
+	char *made_key;
+	int timeout_ms; /* of silence; 0 = as ever */
 };
 
 /* Parses, opens the daemon's socket, runs the verb; the exit status. */
