@@ -69,7 +69,14 @@ def everything():
     lost = other.run("exit 1", template=SHELL)
     made.update(c=c, run=r, box=box, exec=e["id"], snap=snap.json["id"],
                 second=second, other=lost, other_c=other)
+    wait_until(at_rest, 60, "only records that nothing changes by itself")
     return made
+
+
+def at_rest():
+    """A run answers before its sandbox has ended."""
+    return all(x["record"]["status"] in ("running", "destroyed")
+               for x in lines() if x["record"]["object"] == "sandbox")
 
 
 def export(*argv, want=0, state=None, **more):
