@@ -12,6 +12,7 @@
 #include "work.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,13 @@ static bool host_is_soft(void)
 	if (f)
 		fclose(f);
 	return is_soft;
+}
+
+static unsigned cpus(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
 /* mkdir -p of the last two components is enough for our folders. */
@@ -121,6 +129,7 @@ int link_create(struct link **ret, struct loop *loop,
 	l->has_lane = cfg->has_lane;
 	l->uid_base = cfg->uid_base;
 	l->is_soft = host_is_soft();
+	l->n_cpus = cpus();
 	l->times = l->is_soft ? times_soft : times_stock;
 	rc = strings_copy(l, cfg);
 	if (rc)

@@ -47,6 +47,7 @@ struct link {
 	char *vmm_die_at;	/* NULL = nowhere */
 	int state_fd, cache_fd; /* folders */
 	bool is_confined, is_soft, is_stopping, has_lane;
+	unsigned n_cpus; /* that the daemon may use, >= 1 */
 	struct link_stats stats;
 	uint32_t uid_base;
 	uint64_t uid_used[(LINK_UIDS + 63) / 64];

@@ -259,7 +259,7 @@ static void on_timer(struct loop_timer *t)
 		vm_end(vm, END_VM_LOST,
 		       "the guest did not end a call on files in time");
 	if (vm->lane.adopt_at_ms && vm->lane.adopt_at_ms <= now)
-		vm_lane_adopt(vm);
+		vm_lane_due(vm, now);
 	vm_timer_arm(vm);
 }
 

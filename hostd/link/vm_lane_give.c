@@ -20,8 +20,14 @@
  * A run that has not answered by then becomes a command of init, which can
  * kill it and report its output while it goes on.  Far beyond what a short run
  * takes, and short for a person who waits for the first output.
+ *
+ * It is meant of a run that has a processor.  Where more go on than there are
+ * processors, each waits for its turn as many times longer: adopted then, all
+ * short runs of a burst would go on by the guest's kernel, which takes the time
+ * that they lack.
  */
-#define LANE_ADOPT_MS 250
+#define LANE_ADOPT_MS	  250
+#define LANE_ADOPT_MS_MAX 5000 /* < start_ms of link.c */
 
 bool vm_lane_takes(const struct vm *vm)
 {
@@ -155,22 +161,54 @@ static int request_drop(struct vm *vm)
 	return rc;
 }
 
+static bool is_by_lane(const struct vm *vm)
+{
+	return vm->state == VM_LANE_SENDING || vm->state == VM_LANE_GIVEN ||
+	       vm_lane_is_open(vm);
+}
+
+/* After it was given; never later than it times out, since init does that. */
+static int64_t adopt_after_ms(struct vm *vm)
+{
+	const struct session_cmd *c =
+		session_cmd_find(&vm->session, vm->lane.cmd);
+	unsigned n = 0, n_cpus = vm->link->n_cpus;
+	int64_t ms = LANE_ADOPT_MS;
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &vm->link->vms)
+	{
+		if (is_by_lane(container_of(pos, struct vm, node)))
+			n++;
+	}
+	if (n > n_cpus)
+		ms = ms * n / n_cpus;
+	if (ms > LANE_ADOPT_MS_MAX)
+		ms = LANE_ADOPT_MS_MAX;
+	return c && c->timeout_ms && c->timeout_ms < ms ? c->timeout_ms : ms;
+}
+
+void vm_lane_due(struct vm *vm, int64_t now)
+{
+	int64_t at = vm->lane.given_ms + adopt_after_ms(vm);
+
+	if (at > now)
+		vm->lane.adopt_at_ms = at;
+	else
+		vm_lane_adopt(vm);
+}
+
 void vm_give_run_taken(struct vm *vm, const struct lane_said *said)
 {
-	struct session_cmd *c = session_cmd_find(&vm->session, vm->lane.cmd);
-	int64_t after_ms = LANE_ADOPT_MS;
-
 	(void)said;
 	fault_point(FAULT_CLAIM_RESUMED);
-	if (c && c->timeout_ms && c->timeout_ms < LANE_ADOPT_MS)
-		after_ms = c->timeout_ms;
 	if (request_drop(vm)) {
 		vm_end(vm, END_VM_LOST, "the host is out of memory");
 		return;
 	}
 	vm->state = VM_LANE_OPEN;
 	vm->link->stats.lane_runs++;
-	vm->lane.adopt_at_ms = vm->lane.given_ms + after_ms;
+	vm->lane.adopt_at_ms = vm->lane.given_ms + adopt_after_ms(vm);
 	vm_bound(vm);
 	if (vm->lane.is_adopt_wanted)
 		vm_lane_adopt(vm);

@@ -5,6 +5,7 @@
  * replies, "-" takes one part; "m" answers it; "v", "V" and "X" are its words
  * about ADOPT.
  */
+#include "../clock.h"
 #include "lane.h"
 #include "vm_pool_test_util.h"
 #include <fcntl.h>
@@ -73,6 +74,66 @@ static void test_good(void **state)
 				 t[i].by_lane);
 		assert_int_equal(stats().lane_adopted - before.lane_adopted,
 				 t[i].adopted);
+	}
+}
+
+#define BUSY_VMS  3
+#define WAITS_MAX 5000 /* of 2 ms */
+
+/* More runs than processors: none is adopted before it had its share. */
+static void test_busy(void **state)
+{
+	static const struct {
+		unsigned n_cpus, timeout_ms;
+		int64_t least_ms;
+	} t[] = {
+		{1, 5000, BUSY_VMS * 250},
+		{2, 5000, BUSY_VMS * 125},
+		{1, 400, 400}, /* it times out then */
+		{BUSY_VMS, 5000, 250},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct pooled p[BUSY_VMS] = {0};
+		unsigned adopted = (unsigned)stats().lane_adopted, gone = 0;
+		int64_t began;
+
+		lnk->n_cpus = t[i].n_cpus;
+		lnk->times.start_ms = 10000;
+		pooled_begin(&p[0], "Ny1zyqvAsoE");
+		for (size_t k = 0; k < BUSY_VMS; k++) {
+			struct err e;
+
+			p[k].timeout_ms = t[i].timeout_ms;
+			if (k && vm_create_pooled(&p[k].vm, lnk, &test_spec,
+						  &pooled_ops, &p[k], &e))
+				fail_msg("%s", e.text);
+		}
+		for (int n = 0; !p[0].waiting || !p[1].waiting || !p[2].waiting;
+		     n++) {
+			assert_true(n < WAITS_MAX);
+			loop_for(2);
+		}
+		began = clock_mono_ms();
+		for (size_t k = 0; k < BUSY_VMS; k++)
+			pooled_claim(&p[k]);
+		for (int n = 0; stats().lane_adopted == adopted; n++) {
+			assert_true(n < WAITS_MAX);
+			loop_for(2);
+		}
+		assert_in_range(clock_mono_ms() - began, t[i].least_ms,
+				t[i].least_ms + 4000);
+		for (int n = 0; gone < BUSY_VMS; n++) {
+			assert_true(n < WAITS_MAX);
+			loop_for(2);
+			gone = 0;
+			for (size_t k = 0; k < BUSY_VMS; k++)
+				gone += p[k].gone + p[k].run.gone;
+		}
+		for (size_t k = 0; k < BUSY_VMS; k++)
+			assert_good(&p[k], "busy");
+		pooled_clean();
 	}
 }
 
@@ -517,13 +578,14 @@ static void test_env_is_wiped(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_good),       TEST(test_off),
-		TEST(test_ready),      TEST(test_lost_before),
-		TEST(test_lost_after), TEST(test_after_the_end),
-		TEST(test_finishing),  TEST(test_instead),
-		TEST(test_large),      TEST(test_killed),
-		TEST(test_again),      TEST(test_destroyed),
-		TEST(test_link_ends),  TEST(test_env_is_wiped),
+		TEST(test_good),	  TEST(test_busy),
+		TEST(test_off),		  TEST(test_ready),
+		TEST(test_lost_before),	  TEST(test_lost_after),
+		TEST(test_after_the_end), TEST(test_finishing),
+		TEST(test_instead),	  TEST(test_large),
+		TEST(test_killed),	  TEST(test_again),
+		TEST(test_destroyed),	  TEST(test_link_ends),
+		TEST(test_env_is_wiped),
 	};
 
 	(void)argc;

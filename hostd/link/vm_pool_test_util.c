@@ -76,7 +76,7 @@ void pooled_claim(struct pooled *p)
 	struct vm_run run = {
 		.code = memset(code, 'x', sizeof(code)),
 		.code_len = p->code_len ? p->code_len : 1,
-		.timeout_ms = 100,
+		.timeout_ms = p->timeout_ms ? p->timeout_ms : 100,
 		.env = run_env,
 	};
 

@@ -16,6 +16,7 @@ struct pooled {
 	char text[REASON_BYTES_MAX];
 	void (*then)(struct pooled *p); /* called when it waits */
 	size_t code_len;		/* of the run; 0 = 1 */
+	unsigned timeout_ms;		/* of the run; 0 = 100 */
 };
 extern const struct vm_pool_ops pooled_ops;
 

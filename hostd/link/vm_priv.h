@@ -211,6 +211,7 @@ void vm_give_run_taken(struct vm *vm, const struct lane_said *said);
 void vm_give_run_refused(struct vm *vm, const struct lane_said *said);
 /* ... and for vm.c. */
 void vm_lane_writable(void *ctx);
+void vm_lane_due(struct vm *vm, int64_t now); /* adopt_at_ms has come */
 
 /* vm_lane.c: for vm_bell.c ... */
 /* One more piece of an answer; true: that was the last.  The VM may have ended.

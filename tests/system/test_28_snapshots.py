@@ -342,7 +342,8 @@ def full():
             wait_until(lambda: len(folders(daemon)) == 1, 10, "it is removed")
         equal((r.status, r.code), (503, "sandbox_capacity"), r)
         note(r.json["error"]["message"])
-        equal(folders(daemon), [whole["id"]])
+        wait_until(lambda: folders(daemon) == [whole["id"]], 10,
+                   "nothing is left of it")
         equal(c.sandbox(box)["status"], "running")
         equal(sh(c, box, "cat f; wc -c < g"), "kept\n300000\n")
         kid = begin(c, whole["id"])
