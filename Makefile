@@ -122,6 +122,8 @@ check: setup
 	$(SUB) mcp-client
 	$(SUB) $(JOBS) unit-tests
 	$(SUB) $(JOBS) SAN=1 unit-tests
+	+@! command -v clang >/dev/null || \
+		$(MAKE) --no-print-directory $(JOBS) FUZZ=1 fuzz-targets
 	@tests/run.py $(if $(T),--only '$(T)')
 
 check-long: setup

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test: timeout=600 beside=yes
+# test: timeout=600 idle=yes
 # Builds each image twice, in two caches and from two copies of the recipes
 # in folders of different names, and compares them byte for byte.
 #

@@ -4,7 +4,9 @@
 Groups, in order.  Those marked * hold light programs and run two at a time;
 all others use /dev/kvm and run one after another, except those whose head says
 `beside=yes`: they judge nothing by the clock and keep one processor busy, so
-they run two at a time, before the others, the longest first.
+they run two at a time, before the others, the longest first.  Those that say
+`idle=yes` take no more than the processor time that the ones after those leave
+(SCHED_IDLE), one after another.
 
   source*  tools/check-source, and api/openapi/table.py
   unit*    cmocka programs: UNIT_TESTS of the part.mk files (build/)
@@ -53,6 +55,10 @@ EXPECTED_DEFAULT_S = 30
 LONG_FACTOR = 9  # of the limit, for tests that do not say their own
 LEFTOVER_GRACE_S = 5
 PREPARE = "test_00_prepare.py"
+# Tests of seconds whose plain build shows nothing that the sanitized one does
+# not: that one alone, but in a long run.
+SAN_ONLY = ("c_kill_test", "engine_nomem_test", "maker_test",
+            "store_crash_test", "vm_lane_test", "vm_test")
 TABLE = os.path.join(TOP, "api", "openapi", "table.py")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -69,6 +75,7 @@ class Test:
         self.group, self.name, self.argv = group, name, argv
         self.timeout_s = TIMEOUT_S.get(group, TIMEOUT_DEFAULT_S)
         self.is_beside = group in LIGHT
+        self.is_idle = False
         self.expected_s = EXPECTED_DEFAULT_S
         self.env = {}
         self.cases = []  # (outcome, name, reason)
@@ -116,6 +123,8 @@ def find_scripts(is_long):
             o = test_options(full)
             t.timeout_s = int(o.get("timeout", t.timeout_s))
             t.is_beside |= o.get("beside") == "yes"
+            t.is_idle = o.get("idle") == "yes"
+            t.is_beside &= not t.is_idle
             t.expected_s = int(o.get("seconds", EXPECTED_DEFAULT_S))
             if is_long:
                 t.timeout_s = int(
@@ -123,11 +132,14 @@ def find_scripts(is_long):
             yield t
 
 
-def find_programs():
+def find_programs(is_long):
     yield Test("source", "check-source", [f"{TOP}/tools/check-source"])
     yield Test("source", "api-table", [TABLE])
     for group, build in (("unit", "build"), ("san", "build/san")):
         for name in read_list(build + "/unit-tests.list"):
+            if (group == "unit" and not is_long and
+                    os.path.basename(name) in SAN_ONLY):
+                continue
             yield Test(group, name.removeprefix("tests/"),
                        [f"{TOP}/{build}/{name}"])
     for tag, build in (("", "build"), ("-san", "build/san")):
@@ -150,7 +162,7 @@ def without_lane(t):
 
 def find_tests(is_long, is_lane_off=False):
     if not is_lane_off:
-        for t in find_programs():
+        for t in find_programs(is_long):
             if is_long:
                 t.timeout_s *= LONG_FACTOR
             yield t
@@ -259,6 +271,7 @@ def show_new_lines(log, is_live):
 
 
 own_pids = set()  # of tests that run: their status is Popen's
+idle_sessions = set()
 pids_lock = threading.Lock()
 
 
@@ -289,6 +302,10 @@ def run(t, args, is_live):
                                  env=environment(t, tmp, args, case),
                                  start_new_session=True)
             own_pids.add(p.pid)
+            if t.is_idle:
+                idle_sessions.add(p.pid)
+                os.sched_setscheduler(p.pid, os.SCHED_IDLE,
+                                      os.sched_param(0))
         while status is None:
             reap_orphans()
             try:
@@ -301,6 +318,7 @@ def run(t, args, is_live):
                 kill_group(p.pid)
     own_pids.discard(p.pid)
     kill_group(p.pid)
+    idle_sessions.discard(p.pid)
     t.seconds = time.monotonic() - start
     with open(log_path, errors="replace") as f:
         parse_tap(t, f.read(), status)
@@ -326,12 +344,12 @@ def descendants():
         name, rest = text[text.index("(") + 1:].rsplit(")", 1)
         fields = rest.split()
         kids.setdefault(int(fields[1]), []).append(
-            (int(pid), name, fields[0]))
+            (int(pid), name, fields[0], int(fields[3])))
     found, todo = [], [os.getpid()]
     while todo:
-        for pid, name, state in kids.get(todo.pop(), []):
-            todo.append(pid)
-            found.append((pid, name, state))
+        for process in kids.get(todo.pop(), []):
+            todo.append(process[0])
+            found.append(process)
     return found
 
 
@@ -348,23 +366,24 @@ def end_leftovers():
     deadline = time.monotonic() + LEFTOVER_GRACE_S
     while True:
         reap()
-        left = [d for d in descendants() if d[2] != "Z"]
+        left = [d for d in descendants()
+                if d[2] != "Z" and d[3] not in idle_sessions]
         if not left or time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    for pid, _, _ in left:
+    for pid, *_ in left:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
     time.sleep(0.1 if left else 0)
     reap()
-    return [f"{name}[{pid}]" for pid, name, _ in left]
+    return [f"{name}[{pid}]" for pid, name, *_ in left]
 
 
 def give_up(sig, frame):
     """The run was interrupted: nothing of it may stay."""
-    for pid, _, _ in descendants():
+    for pid, *_ in descendants():
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -432,17 +451,22 @@ def in_order(tests):
 
 def run_all(tests, args):
     progress = Progress(len(tests))
-    run_beside([t for t in tests if t.group in LIGHT], args, progress)
+    run_beside([t for t in tests if t.group in LIGHT and not t.is_idle], args,
+               progress)
     beside = in_order(tests)
     if beside:
         say("        two at a time: " + ", ".join(t.id for t in beside))
     run_beside(beside, args, progress)
-    for t in (t for t in tests if not t.is_beside):
-        say(f"        {t.id} starts (limit {t.timeout_s} s)")
-        run(t, args, True)
-        for name in end_leftovers():
-            t.cases.append(("failed", "leftover", f"{name} still ran"))
-        progress.show(t)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        idle = [pool.submit(run, t, args, False) for t in tests if t.is_idle]
+        for t in (t for t in tests if not t.is_beside and not t.is_idle):
+            say(f"        {t.id} starts (limit {t.timeout_s} s)")
+            run(t, args, True)
+            for name in end_leftovers():
+                t.cases.append(("failed", "leftover", f"{name} still ran"))
+            progress.show(t)
+        for job in concurrent.futures.as_completed(idle):
+            progress.show(job.result())
 
 
 def is_whole(args):

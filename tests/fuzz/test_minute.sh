@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# test: timeout=1800 long-timeout=40000
+# test: timeout=1800 long-timeout=40000 idle=yes
 #
-# Each fuzz target for HUTCH_FUZZ_SECONDS (60, those in `brief` 10; 3,600 in a
-# long run), two at a time; one TAP line a target.  A target fails on a crash, a time-out of one
-# input, or when too few inputs get past the first check (fuzz.h).  The seed is
-# fixed, so that a change is judged by the same inputs as the one before; a
-# long run takes a new seed and prints it.
+# Each fuzz target for HUTCH_FUZZ_SECONDS (60, those in `brief` 10), one at a
+# time; 3,600 in a long run, two at a time; one TAP line a target.  A target
+# fails on a crash, a time-out of one input, or when too few inputs get past the
+# first check (fuzz.h).  The seed is fixed, so that a change is judged by the
+# same inputs as the one before; a long run takes a new seed and prints it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=60 seed=1
 # Small parsers, and what the others run through as well.
 brief=" mcp mmio device_state blk_host kernel_loader snapshot_state lane "
-brief_seconds=10
+brief_seconds=10 jobs=1
 if [ "${HUTCH_LONG:-}" = 1 ]; then
-	seconds=3600 seed=$RANDOM brief_seconds=3600
+	seconds=3600 seed=$RANDOM brief_seconds=3600 jobs=2
 fi
 seconds=${HUTCH_FUZZ_SECONDS:-$seconds}
 brief_seconds=${HUTCH_FUZZ_SECONDS:-$brief_seconds}
@@ -43,7 +43,7 @@ one() { # one NAME: status in $work/NAME.status
 }
 
 for name in "${names[@]}"; do
-	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+	while [ "$(jobs -rp | wc -l)" -ge $jobs ]; do wait -n; done
 	one "$name" &
 done
 wait

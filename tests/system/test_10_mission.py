@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The HTTP example of the guide, word for word, and its records.
 
-test: timeout=900
+test: timeout=900 beside=yes
 """
 import http.client
 import json

@@ -4,7 +4,7 @@
 No sandbox starts here: the daemon has no room for one, so that what passes
 every check answers 503 sandbox_capacity.
 
-test: timeout=300
+test: timeout=300 beside=yes
 """
 import contextlib
 import http.client

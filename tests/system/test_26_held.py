@@ -2,7 +2,7 @@
 """Sandboxes that are held: made, given commands, ended; files and processes
 stay between commands; nothing is left behind.
 
-test: timeout=1500 beside=yes seconds=200
+test: timeout=1500 beside=yes seconds=170
 """
 import base64
 import contextlib
@@ -16,8 +16,8 @@ import time
 
 from held import (SHELL, WAIT_S, command, create, delete, destroyed, ended,
                   hold, resume, resumed, sh, start, stop, stopped)
-from hutchlib import (IS_LONG, Daemon, STATE, case, equal, hutch, interrupted,
-                      main, new_key, note, wait_until)
+from hutchlib import (IS_LONG, Daemon, MovableDaemon, STATE, case, equal,
+                      hutch, interrupted, main, new_key, note, wait_until)
 
 START_S = 600    # of a second runner, on a slow and busy host
 
@@ -379,12 +379,15 @@ def stops():
 
 @case("LBB-49, LBB-68: an idle one is stopped and its place is free")
 def idle():
-    c = client()
-    box = hold(c, idle_seconds=30)
-    time.sleep(16)
+    own = MovableDaemon(STATE + "-idle", pool_max=0, graph_places=5)
+    own.start()
+    c = own.client()
+    box = hold(c, idle_seconds=300)
+    own.pass_time(200)
     equal(command(c, box, "true")["status"], "succeeded")
-    time.sleep(16)
+    own.pass_time(200)
     equal(c.sandbox(box)["status"], "running", "idle since its last command")
+    own.pass_time(100)
     wait_until(lambda: c.sandbox(box)["status"] == "stopped", 60,
                "it is stopped")
     s = c.sandbox(box)
@@ -395,8 +398,9 @@ def idle():
     for x in full:
         destroyed(c, x)
     equal(delete(c, box).json["status"], "destroyed")
-    wait_until(lambda: not os.path.exists(folder(box)), 10,
+    wait_until(lambda: not os.path.exists(f"{own.state}/stopped/{box}"), 10,
                "its files are removed")
+    equal(own.stop(), 0)
 
 
 @case("a stopped one outlives the daemon; damaged, it stays stopped")

@@ -6,7 +6,7 @@ means).
 After it the sandbox is whole, so that it goes on with its files and processes,
 or gone, and its record says so.
 
-test: timeout=1200 beside=yes lane=only seconds=130
+test: timeout=1200 beside=yes lane=only seconds=125
 """
 import glob
 import re

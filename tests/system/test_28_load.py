@@ -9,7 +9,7 @@ its way when the snapshot is taken: init's own connection goes on over a new
 channel, in the middle of a frame.  The second is a sandbox that is stopped and
 resumed over HTTP; its commands end then, and what they left behind goes on.
 
-test: timeout=1200 beside=yes seconds=300
+test: timeout=1200 beside=yes seconds=150
 """
 import hashlib
 import os
@@ -27,8 +27,8 @@ from hutchlib import (IS_LONG, TOP, case, client, equal, main, note,
 sys.path.insert(0, os.path.join(TOP, "tests/guest"))
 import vm  # noqa: E402
 
-ROUNDS = 20
-ROUNDS_HTTP = 20 if IS_LONG else 2
+ROUNDS = 20 if IS_LONG else 8
+ROUNDS_HTTP = 20 if IS_LONG else 1
 STREAMS = 8
 LINES = 2           # of each stream between two snapshots, at least
 PAD = 500

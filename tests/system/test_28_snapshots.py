@@ -3,7 +3,7 @@
 them: what goes on, what is a new one's own, what a crash and a full disk leave,
 and what all of it takes.
 
-test: timeout=1500 long-timeout=3600 beside=yes seconds=200
+test: timeout=1500 long-timeout=3600 beside=yes seconds=180
 """
 import contextlib
 import errno
@@ -76,23 +76,26 @@ def three():
         equal(c.call("GET", "/v1/sandboxes/commands",
                      query={"sandbox": kid}).json["data"], [])
         began = time.time()
-        who = sh(c, kid, WHO).split()
-        equal(len(who), 4, who)
+        who = sh(c, kid, f"{WHO}; cat f; kill -0 $(cat /tmp/pid) && echo "
+                 "there; echo ${SECRET-none}; wc -l < /tmp/ticks; "
+                 f"echo {kid} > mine; printf '%s%0100000d' {kid} 7 > big; "
+                 "sync").split()
+        equal(len(who), 8, who)
         assert began - 2 < int(who[3]) < time.time() + 2, (began, who)
         equal(who[1], kid.replace("_", "-"))
+        equal(who[4:7], ["kept", "there", "none"])
         seen.append(who)
-        equal(sh(c, kid, "cat f; kill -0 $(cat /tmp/pid) && echo there; "
-                 "echo ${SECRET-none}").split(), ["kept", "there", "none"])
-        sh(c, kid, f"echo {kid} > mine; printf '%s%0100000d' {kid} 7 > big; "
-           "sync")
     for i in range(3):
         equal(len({who[i] for who in seen}), 4, "each is somebody else")
-    ticks = [int(sh(c, kid, "wc -l < /tmp/ticks")) for kid in kids]
     time.sleep(2)
-    for kid, before in zip(kids, ticks):
-        assert int(sh(c, kid, "wc -l < /tmp/ticks")) > before, kid
-        equal(sh(c, kid, "cat mine; ls | tr '\\n' ' '"), f"{kid}\nbig f mine ")
-    equal(len(set(sh(c, k, "sha256sum < big") for k in kids)), 3)
+    sums = set()
+    for kid, who in zip(kids, seen[1:]):
+        now = sh(c, kid, "cat mine; echo *; wc -l < /tmp/ticks; "
+                 "sha256sum < big").split()
+        equal(now[:4], [kid, "big", "f", "mine"])
+        assert int(now[4]) > int(who[7]), kid
+        sums.add(now[5])
+    equal(len(sums), 3)
     # The process of the first one's command goes on until its end, unheard.
     wait_until(lambda: sh(c, kids[0], "[ -e /tmp/done ] && echo yes || true"),
                60, "the first one's command has ended here, too")

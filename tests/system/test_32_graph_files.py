@@ -3,7 +3,7 @@
 workspaces, at the edges, against hostile callers and guests, and when the
 daemon dies at any step.
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=200
 """
 import hashlib
 import http.client

@@ -6,7 +6,7 @@ mission.py finds the samples.  A row of PROGRAMS says which of them make one
 program: the set-up that the document gives, then the sample.  Ours is only the
 last line, which shows what came out.
 
-test: timeout=2400 beside=yes
+test: timeout=2400 beside=yes seconds=50
 """
 import hashlib
 import http.client

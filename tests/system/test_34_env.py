@@ -5,7 +5,7 @@ request of a running daemon, and after kill -9.
 No sandbox starts in the first part: the daemon has no room for one, so that
 what passes every check answers 503 sandbox_capacity.
 
-test: timeout=900
+test: timeout=900 beside=yes
 """
 import datetime
 import json

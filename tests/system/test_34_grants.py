@@ -4,7 +4,7 @@
 First on a daemon that has no room for a sandbox: what passes every check
 answers 503 sandbox_capacity.  Its clock moves (hostd/clock.h).
 
-test: timeout=600
+test: timeout=600 beside=yes
 """
 import json
 import re

@@ -5,7 +5,7 @@ and runs whose VM is killed.
 The TypeScript client makes one tour of its calls; the Python ones are held
 against each other and against what the wire says.
 
-test: timeout=1200 beside=yes
+test: timeout=1200 beside=yes seconds=55
 """
 import json
 import os

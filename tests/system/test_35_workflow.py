@@ -5,7 +5,7 @@ The worker is DBOS with its embedded SQLite; its packages are locked (make
 images-workflow).  It gets SIGKILL while a command runs in a held sandbox, and
 again while a one-call run goes on.
 
-test: timeout=900
+test: timeout=900 beside=yes
 """
 import json
 import os

@@ -2,7 +2,7 @@
 """The tools of agents: POST /mcp and `hutch mcp`, raw and by the official
 clients (LBB-190 ... LBB-202).
 
-test: timeout=1500 beside=yes
+test: timeout=1500 beside=yes seconds=145
 """
 import base64
 import json

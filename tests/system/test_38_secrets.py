@@ -7,7 +7,7 @@ the daemon's working folder (where core files would be) and all that the command
 line said is searched for all values so far, in every spelling of marked.py.
 What must hold them is in ALLOWED: the guest's own memory and disk.
 
-test: timeout=900
+test: timeout=900 beside=yes
 """
 import contextlib
 import json

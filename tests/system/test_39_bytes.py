@@ -20,7 +20,7 @@ Which case is where:
 | /proc/self and other magic links | here |
 | a folder for a file and a file for a folder, at each place | here |
 
-test: timeout=900 beside=yes
+test: timeout=900 beside=yes seconds=150
 """
 import base64
 import http.client
