@@ -59,6 +59,21 @@ int db_exec(struct db *db, const char *sql)
 /* ---- queries ---------------------------------------------------------------
  */
 
+static int cache_grow(struct db *db)
+{
+	size_t cap = db->cached_cap ? db->cached_cap * 2 : 64;
+	void *more;
+
+	if (db->n_cached < db->cached_cap)
+		return 0;
+	more = realloc(db->cached, cap * sizeof(*db->cached));
+	if (!more)
+		return -ENOMEM;
+	db->cached = more;
+	db->cached_cap = cap;
+	return 0;
+}
+
 struct query query(struct db *db, const char *sql)
 {
 	struct query q = {.db = db};
@@ -70,10 +85,9 @@ struct query query(struct db *db, const char *sql)
 			q.st = db->cached[i].st;
 			return q;
 		}
-	if (i == DB_STATEMENTS_MAX) {
-		q.rc = -E2BIG;
+	q.rc = cache_grow(db);
+	if (q.rc)
 		return q;
-	}
 	rc = sqlite3_prepare_v3(db->h, sql, -1, SQLITE_PREPARE_PERSISTENT,
 				&q.st, NULL);
 	if (rc) {
@@ -287,7 +301,9 @@ static void disconnect(struct db *db)
 {
 	for (size_t i = 0; i < db->n_cached; i++)
 		sqlite3_finalize(db->cached[i].st);
-	db->n_cached = 0;
+	free(db->cached);
+	db->cached = NULL;
+	db->n_cached = db->cached_cap = 0;
 	sqlite3_close(db->h);
 	db->h = NULL;
 }

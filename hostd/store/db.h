@@ -26,7 +26,6 @@
 
 #define DB_FILE		     "hutch.db"
 #define DB_APPLICATION_ID    0x68757463 /* "hutc" */
-#define DB_STATEMENTS_MAX    64
 #define DB_PATH_BYTES_MAX    512
 #define DB_VALUE_BYTES_MAX   (8 << 20)
 #define DB_BUSY_MS	     1000
@@ -34,11 +33,12 @@
 
 struct db {
 	sqlite3 *h;
+	/* Owned; as many as the program has statements, since each stays. */
 	struct {
 		const char *sql;
 		sqlite3_stmt *st;
-	} cached[DB_STATEMENTS_MAX];
-	size_t n_cached;
+	} * cached;
+	size_t n_cached, cached_cap;
 	int lock_fd; /* flock'd while open */
 	int dir_fd;
 	char path[DB_PATH_BYTES_MAX];
