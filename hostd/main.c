@@ -71,8 +71,10 @@ static void print_routes(void)
 			       route_access_name(r->access),
 			       r->flags & ROUTE_IDEMPOTENT ? "yes" : "no",
 			       r->body_bytes_max);
-			if (r->flags & ROUTE_GRAPH)
+			if (r->flags & (ROUTE_GRAPH | ROUTE_ADMIN))
 				printf("graph,stack,expected_graph_epoch,");
+			if (r->flags & ROUTE_ADMIN)
+				printf("environment,");
 			for (const char *const *p = r->params; *p; p++)
 				printf("%s,", *p);
 			printf("\n");

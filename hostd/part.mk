@@ -83,6 +83,13 @@ $(eval $(call program,tests/hostd/templates_test,\
 	$(addprefix hostd/http/,canon.c route.c query.c) \
 	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
 
+UNIT_TESTS += tests/hostd/lists_test
+$(eval $(call program,tests/hostd/lists_test,\
+	$(addprefix hostd/surface/lbb/,lists_test.c commands.c sandboxes.c \
+	snapshots.c encode.c decode.c paths.c) hostd/engine/file_path.c \
+	hostd/store/record.c $(addprefix hostd/http/,canon.c route.c query.c) \
+	$(JSON_SRCS) $(BASE_SRCS),-lcrypto -lcmocka))
+
 UNIT_TESTS += tests/hostd/files_test
 $(eval $(call program,tests/hostd/files_test,hostd/surface/lbb/files_test.c \
 	hostd/surface/lbb/paths.c hostd/engine/file_path.c hostd/http/query.c \

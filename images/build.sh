@@ -2,7 +2,8 @@
 # Builds what a sandbox runs on, or finds it in the cache.
 #
 #   images/build.sh all | kernel | python | node | shell | libcbor | jstools ...
-#   images/build.sh mcp-client | workflow    for tests/system, not a part of all
+#   images/build.sh mcp-client | workflow | schemathesis    for tests/system, not
+#                                                           a part of all
 #
 # Prints the resulting paths, one a line; progress goes to stderr. Links them
 # in build/images (HUTCH_IMAGES_OUT) and lists them in images.json there. The
@@ -24,7 +25,9 @@ link_of() {
 	libcbor) echo libcbor lib/libcbor.a ;;
 	jstools) echo jstools bin/node ;;
 	mcp-client) echo mcp-client node ;;
-	workflow) echo workflow site ;;	# no image, and not one of ALL
+	# no images, and not of ALL
+	workflow) echo workflow site ;;
+	schemathesis) echo schemathesis site ;;
 	*) echo "$1.erofs" "$1.erofs" ;;
 	esac
 }
@@ -73,7 +76,7 @@ list() {
 	exec {fd}>&-
 }
 
-[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ "$1" != all ] || set -- "${ALL[@]}"
 for name; do
 	[ -f "$HERE/$name/recipe.sh" ] || die "no such image: $name" "There are: all ${ALL[*]}"

@@ -4,6 +4,7 @@
 #   make images-kernel   one: kernel python node shell libcbor jstools
 #   make mcp-client      the official MCP clients, for tests/system
 #   make images-workflow Python packages of examples/workflow
+#   make images-schemathesis  those of tests/system/test_40_properties.py
 #   make images-test     the cache, byte for byte reproduction, first use,
 #                        registers on this machine's KVM (needs hutch-vmm)
 #
@@ -34,6 +35,10 @@ build/images/jstools: images-jstools
 build/images/shell.erofs: images-shell
 build/images/libcbor/lib/libcbor.a build/images/libcbor: images-libcbor
 
+# As little: what sends the requests of tests/system/test_40_properties.py.
+images-schemathesis:
+	+@$(IMAGES_DIR)/build.sh schemathesis >/dev/null
+
 images-test: images
 	$(IMAGES_DIR)/test-cache.sh
 	$(IMAGES_DIR)/test-reproducible.sh
@@ -45,4 +50,5 @@ build/images/vectest: images/kernel/vectest.c
 	gcc -O2 -Wall -Wextra -static -Iapi -o $@ $<
 
 .PHONY: images images-test mcp-client images-workflow \
+	images-schemathesis \
 	$(addprefix images-,$(IMAGE_NAMES))

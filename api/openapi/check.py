@@ -6,7 +6,8 @@ usage: check.py HUTCHD
 `HUTCHD --routes` prints the table; every row must be an operation of
 lbb.yaml with the same operation id, access, query names, body size,
 key and idempotency rule, and the document may have no other operation.  Every
-$ref must resolve.  Exit status 0 = equal, 1 = not.
+answer has the headers that all have, every operation the answer of errors, and
+every $ref must resolve.  Exit status 0 = equal, 1 = not.
 """
 import os
 import subprocess
@@ -16,6 +17,10 @@ import yaml
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                         "lbb.yaml")
+
+
+ALWAYS = {"X-Request-Id", "Lbb-Version"}
+ERROR = {"$ref": "#/components/responses/Error"}
 
 
 def resolve(doc, node):
@@ -62,6 +67,19 @@ def from_document(doc):
     return rows
 
 
+def incomplete(doc):
+    """What answers lack."""
+    for path, item in doc["paths"].items():
+        for method, op in item.items():
+            name = f"{method.upper()} {path}"
+            if op["responses"].get("default") != ERROR:
+                yield f"{name}: no default answer for errors"
+            for status, answer in op["responses"].items():
+                for header in sorted(
+                        ALWAYS - resolve(doc, answer).get("headers", {}).keys()):
+                    yield f"{name}: answer {status} has no header {header}"
+
+
 def from_daemon(program):
     """The same from `hutchd --routes`."""
     out = subprocess.run([program, "--routes"], check=True, text=True,
@@ -85,6 +103,7 @@ def main():
             resolve(doc, {"$ref": ref})
         except (KeyError, TypeError):
             problems.append(f"{ref}: does not resolve")
+    problems += incomplete(doc)
     want, have = from_document(doc), from_daemon(sys.argv[1])
     for route in sorted(want.keys() | have.keys()):
         name = " ".join(route)

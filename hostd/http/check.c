@@ -429,13 +429,14 @@ static int check_body(struct request *r, struct MHD_Connection *c,
 	return 0;
 }
 
-/* `key`: of the header Idempotency-Key, NULL = none. */
-static int key_take(struct request *r, const char *key, struct err *e)
+/* A key that came, whether or not the route needs one. */
+static int key_check(const char *key, struct err *e)
 {
-	size_t len = key ? strlen(key) : 0;
+	size_t len = strlen(key);
 
 	if (!len)
-		return err_set(e, ERR_MISSING_KEY, "Idempotency-Key", NULL);
+		return err_set(e, ERR_INVALID_REQUEST, "Idempotency-Key",
+			       "the Idempotency-Key is empty");
 	if (len > IDEMPOTENCY_KEY_BYTES_MAX)
 		return err_set(e, ERR_INVALID_REQUEST, "Idempotency-Key",
 			       "the Idempotency-Key has %zu bytes; at most %d",
@@ -446,6 +447,16 @@ static int key_take(struct request *r, const char *key, struct err *e)
 				       "Idempotency-Key",
 				       "the Idempotency-Key has a byte that is "
 				       "not printable ASCII");
+	return 0;
+}
+
+/* `key`: of the header Idempotency-Key, NULL = none. */
+static int key_take(struct request *r, const char *key, struct err *e)
+{
+	if (!key || !*key)
+		return err_set(e, ERR_MISSING_KEY, "Idempotency-Key", NULL);
+	if (key_check(key, e))
+		return -1;
 	r->idempotency_key = strdup(key);
 	return r->idempotency_key
 		       ? 0
@@ -491,6 +502,8 @@ static void take_version(struct request *r, struct MHD_Connection *c)
 int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 	       struct err *e)
 {
+	const char *key = check_header(c, "Idempotency-Key");
+
 	take_version(r, c);
 	if (check_host(r, c, e) || check_route(r, ret_allow, e))
 		return -1;
@@ -502,5 +515,7 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 		return -1;
 	if (check_body(r, c, e))
 		return -1;
-	return r->route->flags & ROUTE_IDEMPOTENT ? request_key(r, e) : 0;
+	if (r->route->flags & ROUTE_IDEMPOTENT)
+		return key_take(r, key, e);
+	return key ? key_check(key, e) : 0;
 }

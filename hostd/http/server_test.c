@@ -273,6 +273,13 @@ static void test_keys(void **state)
 	want(talk(request), "400", "at most 255");
 	want(talk("POST /once HTTP/1.1\r\nIdempotency-Key: \xc3\xa9\r\n" CLOSE),
 	     "400", "printable ASCII");
+	/* Where none is needed, one that comes is checked all the same. */
+	want(talk("POST /echo HTTP/1.1\r\nIdempotency-Key: a:1\r\n" CLOSE),
+	     "200", NULL);
+	want(talk("POST /echo HTTP/1.1\r\nIdempotency-Key: \xc3\xa9\r\n" CLOSE),
+	     "400", "printable ASCII");
+	want(talk("POST /echo HTTP/1.1\r\nIdempotency-Key:\r\n" CLOSE), "400",
+	     "the Idempotency-Key is empty");
 	want(talk("GET /admin HTTP/1.1\r\n" CLOSE), "404", "no route for");
 }
 

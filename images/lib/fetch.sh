@@ -93,6 +93,19 @@ fetch_wheels() {
 	rm -rf "$dir"
 }
 
+# wheels_site LOCK DIR: its packages as a folder for PYTHONPATH, without what
+# wheels bring beside modules: headers, command line scripts
+wheels_site() {
+	local file hash
+	need unzip unzip
+	fetch_wheels "$1"
+	mkdir -p "$2"
+	while read -r _ _ file _ hash; do
+		unzip -q -o -d "$2" "$(dl "$hash")"
+	done < <(grep -v '^#' "$1")
+	rm -rf "$2"/*.data
+}
+
 # For CPython 3.13 (a recipe may say another: WHEELS_PYTHON) on glibc 2.28 or
 # newer, whatever Python runs here
 pip_download() {

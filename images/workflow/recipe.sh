@@ -11,12 +11,5 @@ recipe_inputs() {
 }
 
 recipe_build() {
-	local out=$1 file hash
-	need unzip unzip
-	fetch_wheels "$IMAGES/workflow/wheels.lock"
-	mkdir -p "$out/site"
-	while read -r _ _ file _ hash; do
-		unzip -q -o -d "$out/site" "$(dl "$hash")"
-	done < <(grep -v '^#' "$IMAGES/workflow/wheels.lock")
-	rm -rf "$out/site"/*.data # headers, command line scripts
+	wheels_site "$IMAGES/workflow/wheels.lock" "$1/site"
 }

@@ -24,21 +24,28 @@ static void on_abandon(struct request *r)
 	request_drop(r);
 }
 
+/* wait_ms; 0, or the request was answered and -1. */
+static int wait_of(struct request *r, uint64_t *ret_ms)
+{
+	struct err e;
+
+	if (!query_u64(&r->query, "wait_ms", 0, ENGINE_WAIT_MS_MAX, 0, ret_ms,
+		       &e))
+		return 0;
+	reply_err(r, &e);
+	return -1;
+}
+
 void lbb_command_get(struct request *r)
 {
 	struct waiter *waiter = NULL;
 	uint64_t wait_ms;
 	const char *id;
-	struct err e;
 	int rc;
 
-	if (lbb_id(r, "command", "cmd_", ERR_COMMAND_NOT_FOUND, &id))
+	if (lbb_id(r, "command", "cmd_", ERR_COMMAND_NOT_FOUND, &id) ||
+	    wait_of(r, &wait_ms))
 		return;
-	if (query_u64(&r->query, "wait_ms", 0, ENGINE_WAIT_MS_MAX, 0, &wait_ms,
-		      &e)) {
-		reply_err(r, &e);
-		return;
-	}
 	rc = engine_command_get(r->services->engine, &r->caller, id,
 				(uint32_t)wait_ms, on_command, r, &waiter);
 	if (rc) {
@@ -84,14 +91,16 @@ static void on_commands(void *ctx, const struct err *e,
 void lbb_commands(struct request *r)
 {
 	struct store_page page;
+	uint64_t wait_ms;
 	int rc;
 
+	/* Checked, whichever of both it is. */
+	if (lbb_page(r, &page) || wait_of(r, &wait_ms))
+		return;
 	if (query_get(&r->query, "command")) {
 		lbb_command_get(r);
 		return;
 	}
-	if (lbb_page(r, &page))
-		return;
 	rc = engine_command_list(r->services->engine, &r->caller, &page,
 				 on_commands, r);
 	if (rc)

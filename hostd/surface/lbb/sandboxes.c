@@ -166,10 +166,7 @@ void lbb_sandboxes(struct request *r)
 	struct err e;
 	int rc;
 
-	if (query_get(&r->query, "sandbox")) {
-		lbb_sandbox_get(r);
-		return;
-	}
+	/* All are checked, whether one is retrieved or a list. */
 	if (lbb_page(r, &page))
 		return;
 	page.template_name = query_get(&r->query, "template");
@@ -187,6 +184,10 @@ void lbb_sandboxes(struct request *r)
 	if (page.name && !*page.name) {
 		err_set(&e, ERR_INVALID_REQUEST, "name", "name is empty");
 		reply_err(r, &e);
+		return;
+	}
+	if (page.sandbox) {
+		lbb_sandbox_get(r);
 		return;
 	}
 	rc = engine_sandbox_list(r->services->engine, &r->caller, &page,

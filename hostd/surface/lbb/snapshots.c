@@ -142,12 +142,13 @@ void lbb_snapshots(struct request *r)
 	struct store_page page;
 	int rc;
 
+	/* Checked, whichever of both it is. */
+	if (lbb_page(r, &page))
+		return;
 	if (query_get(&r->query, "snapshot")) {
 		lbb_snapshot_get(r);
 		return;
 	}
-	if (lbb_page(r, &page))
-		return;
 	rc = engine_snapshot_list(r->services->engine, &r->caller, &page,
 				  on_list, r);
 	if (rc)

@@ -304,14 +304,11 @@ static int versions(struct request *r, bool *ret)
 	return -1;
 }
 
-static void list(struct request *r, const char *name)
+static void list(struct request *r, struct store_page page, const char *name)
 {
 	struct json_out j = {0};
-	struct store_page page;
 	int at, rc;
 
-	if (lbb_page(r, &page))
-		return;
 	at = page.cursor ? base_by_name(page.cursor) : -1;
 	if (at >= 0 && !name) {
 		lbb_list_begin(&j);
@@ -329,20 +326,23 @@ static void list(struct request *r, const char *name)
 void lbb_templates(struct request *r)
 {
 	const char *name, *template;
+	struct store_page page;
 	bool all;
 	struct err e;
 
-	if (which(r, false, &name, &template) || versions(r, &all))
+	/* The page is checked, whichever of both it is. */
+	if (which(r, false, &name, &template) || versions(r, &all) ||
+	    lbb_page(r, &page))
 		return;
 	if (all && !name) {
 		err_set(&e, ERR_INVALID_REQUEST, "versions",
 			"versions=true needs a name");
 		reply_err(r, &e);
 	} else if (name && all && base_by_name(name) < 0) {
-		list(r, name);
+		list(r, page, name);
 	} else if (name || template) {
 		retrieve(r, name ? name : template, name != NULL);
 	} else {
-		list(r, NULL);
+		list(r, page, NULL);
 	}
 }

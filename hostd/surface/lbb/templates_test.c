@@ -364,6 +364,8 @@ static void retrieves(void **state)
 		"versions");
 	refuses(lbb_templates, "name=a&versions=1", NULL, ERR_INVALID_REQUEST,
 		"versions");
+	refuses(lbb_templates, "name=a&limit=0", NULL, ERR_INVALID_REQUEST,
+		"limit");
 	missing_images = "lbb/node";
 	ask(lbb_templates, "template=lbb/node", NULL);
 	assert_int_equal(got.code, ERR_UNAVAILABLE);

@@ -10,7 +10,7 @@
 #include "work.h"
 #include <stdio.h>
 
-#define INSTANCE_BYTES_MAX 2048 /* 512 characters */
+#define INSTANCE_CHARS_MAX 512
 #define N_OF(a)		   (sizeof(a) / sizeof((a)[0]))
 
 static const char name_chars[] =
@@ -105,14 +105,17 @@ static int origin_instance(void *ctx, const char *path, struct json_span v,
 			   struct err *e)
 {
 	_cleanup_bytes_ struct bytes text = {0};
+	size_t n = 0;
 
 	(void)ctx;
 	if (decode_string(path, v, &text, e))
 		return -1;
-	if (text.len > INSTANCE_BYTES_MAX)
+	for (size_t i = 0; i < text.len; i++)
+		n += (text.data[i] & 0xc0) != 0x80; /* UTF-8: begins one */
+	if (n > INSTANCE_CHARS_MAX)
 		return err_set(e, ERR_INVALID_REQUEST, path,
-			       "%s is of %zu bytes; at most %d", path, text.len,
-			       INSTANCE_BYTES_MAX);
+			       "%s has %zu characters; at most %d", path, n,
+			       INSTANCE_CHARS_MAX);
 	return 0;
 }
 

@@ -68,6 +68,20 @@ static void test_shape(void **state)
 		"workflow.run_id");
 	refuses("{\"identity\":\"w\",\"turn\":1,\"run_id\":\"\\u00e9\"}",
 		"workflow.run_id");
+	for (int len = 512; len <= 513; len++) {
+		int n = snprintf(json, sizeof(json),
+				 "{\"identity\":\"w\",\"turn\":1,"
+				 "\"instance\":\"");
+
+		for (int i = 0; i < len; i++)
+			n += snprintf(json + n, sizeof(json) - (size_t)n, "%s",
+				      i % 2 ? "\\u00e9" : "i");
+		snprintf(json + n, sizeof(json) - (size_t)n, "\"}");
+		if (len == 512)
+			accepts(json);
+		else
+			refuses(json, "workflow.instance");
+	}
 	for (size_t len = 128; len <= 129; len++) {
 		memset(name, 'n', len);
 		name[len] = 0;
