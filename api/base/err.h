@@ -21,6 +21,8 @@ struct err {
 	char param[ERR_PARAM_BYTES_MAX]; /* request field, "" = none */
 	int retry_after_s;		 /* 0 = say nothing */
 	long long retry_at_ms;		 /* Unix; 0 = say nothing */
+	const char
+		*status; /* static: what state it is in; NULL = say nothing */
 };
 
 struct err_info {

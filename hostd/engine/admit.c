@@ -172,8 +172,8 @@ void err_not_running(struct err *err, const struct sandbox_rec *s)
 {
 	if (s->kind == SBX_KIND_ONE_CALL)
 		err_set(err, ERR_NOT_RUNNING, "sandbox",
-			"The sandbox %s is of a one-call run; commands, "
-			"files and updates are of sandboxes that are held.",
+			"The sandbox %s is of a one-call run; commands, files, "
+			"updates and snapshots are of sandboxes that are held.",
 			s->id);
 	else
 		err_set(err, ERR_NOT_RUNNING, "sandbox",
@@ -183,6 +183,7 @@ void err_not_running(struct err *err, const struct sandbox_rec *s)
 			: s->status == SBX_STARTING ? "wait until it runs"
 			: s->status == SBX_STOPPING ? "wait until it is stopped"
 						    : "make a new one");
+	err->status = sandbox_status_name(s->status);
 }
 
 int admit_command(const struct cmd *c, struct err *err)

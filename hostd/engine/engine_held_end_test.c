@@ -39,6 +39,7 @@ static void a_deleted_one_cancels_its_commands(void **state)
 	call_echo(&x, c.sbx.id, "late", 0);
 	call_wait(&x);
 	assert_int_equal(x.err.code, ERR_NOT_RUNNING);
+	assert_string_equal(x.err.status, "destroying");
 	fake_gone(0, END_NONE, "destroyed");
 	env_settle();
 	engine_stats(env.e, &stats);
@@ -48,6 +49,7 @@ static void a_deleted_one_cancels_its_commands(void **state)
 	call_echo(&x, c.sbx.id, "late", 0);
 	call_wait(&x);
 	assert_int_equal(x.err.code, ERR_NOT_RUNNING);
+	assert_string_equal(x.err.status, "destroyed");
 	call_echo(&x, c.sbx.id, "b", 0);
 	call_wait(&x);
 	assert_string_equal(x.cmd.id, waits[1].cmd.id);

@@ -307,6 +307,7 @@ void box_files(struct box *b)
 			"The sandbox %s is %s: it ended before the call on its "
 			"files was answered.",
 			b->rec.id, sandbox_status_name(b->rec.status));
+		err.status = sandbox_status_name(b->rec.status);
 		if (b->rec.status == SBX_STOPPED)
 			err_not_running(&err, &b->rec);
 		box_files_refuse(b, &err);

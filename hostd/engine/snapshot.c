@@ -169,11 +169,6 @@ static int may_take(const struct box *b, struct err *err)
 	    ((b->rec.status == SBX_RUNNING && b->vm) ||
 	     (b->rec.status == SBX_STOPPED && b->has_files)))
 		return 0;
-	if (b->rec.kind != SBX_KIND_HELD)
-		return err_set(err, ERR_NOT_RUNNING, "sandbox",
-			       "The sandbox %s is of a one-call run; snapshots "
-			       "are of sandboxes that are held.",
-			       b->rec.id);
 	err_not_running(err, &b->rec);
 	return -1;
 }

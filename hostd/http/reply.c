@@ -41,6 +41,11 @@ void error_envelope(struct json_out *j, const struct request *r,
 		json_out_i64(j, "retry_after_seconds", wait_s);
 	if (e->retry_at_ms)
 		json_out_i64(j, "retry_at_ms", e->retry_at_ms);
+	if (e->status) {
+		json_out_begin(j, "details", '{');
+		json_out_str(j, "status", e->status);
+		json_out_end(j, '}');
+	}
 	json_out_end(j, '}');
 	json_out_end(j, '}');
 }

@@ -130,7 +130,7 @@ def expires():
     own = MovableDaemon(STATE + "-expires", pool_max=0)
     own.start()
     c = own.client()
-    box = hold(c)
+    box = hold(c, expires_in_seconds=7 * 86400)
     for seconds in (59, 31536001, 0, 1.5):
         r = take(c, box, expires_in_seconds=seconds)
         equal((r.status, r.param), (400, "expires_in_seconds"), r)

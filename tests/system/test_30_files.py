@@ -350,10 +350,13 @@ def states():
     for r in (files(c, b), read(c, b, "early"), write(c, b, "x", b"x"),
               remove(c, b, "early")):
         refused(r, 409, "sandbox_not_running", "sandbox")
+        equal(r.json["error"]["details"], {"status": "stopped"})
     resumed(c, b)
     equal(read(c, b, "early").body, b"at once")
     destroyed(c, b)
-    refused(read(c, b, "early"), 409, "sandbox_not_running", "sandbox")
+    r = read(c, b, "early")
+    refused(r, 409, "sandbox_not_running", "sandbox")
+    equal(r.json["error"]["details"], {"status": "destroyed"})
     one = c.start("echo", template="lbb/shell", wait_ms=30000)
     refused(files(c, one.json["sandbox"]), 409, "sandbox_not_running",
             "sandbox")

@@ -9,9 +9,10 @@ static const char page_head[] =
 	"vertical-align:top}tr:target{background:#ffd}</style></head><body>\n"
 	"<h1>Error codes</h1>\n"
 	"<p>Every error is <code>{\"error\": {type, code, message, request_id,"
-	" doc_url, param?, retryable, retry_after_seconds?}}</code>. The "
-	"message names the field, the value and the limit. Send a retryable "
-	"request again with the same Idempotency-Key.</p>\n"
+	" doc_url, param?, retryable, retry_after_seconds?, retry_at_ms?,"
+	" details?}}</code>. The message names the field, the value and the"
+	" limit. Send a retryable request again with the same"
+	" Idempotency-Key.</p>\n"
 	"<table><tr><th>Code</th><th>Status</th><th>Send again</th>"
 	"<th>Meaning</th></tr>\n";
 
