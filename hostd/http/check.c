@@ -3,7 +3,8 @@
  *
  * The order is from the outside in: framing (nothing that two readers could
  * frame differently), the host, the route, the state of the daemon, the
- * caller, the query, the body's type and length, the idempotency key.
+ * caller, the query, the body's type and length, the idempotency key; at last
+ * the graph's epoch, of what is whole.
  */
 #include "../clock.h"
 #include "../store/record.h"
@@ -321,18 +322,21 @@ static int check_caller(struct request *r, struct MHD_Connection *c,
 	return check_access(r, e);
 }
 
-/* The graph that a grant is of, and the epoch that the caller expects. */
+static bool has_graph(const struct request *r)
+{
+	return r->is_admin || r->route->flags & ROUTE_KEY;
+}
+
+/* That of the grant, and the one that the caller expects. */
 static int check_epoch(const struct request *r, struct err *e)
 {
 	const char *expected = query_get(&r->query, "expected_graph_epoch");
-	uint64_t epoch = realm_epoch(auth_realm(r->services->auth),
-				     r->environment, r->graph);
-	uint64_t asked;
+	uint64_t epoch, asked;
 
-	if (r->has_grant && strcmp(r->grant.graph, r->graph))
-		return err_set(e, ERR_GRANT_DENIED, "graph",
-			       "the grant is for graph %s, not for %s",
-			       r->grant.graph, r->graph);
+	if (!has_graph(r))
+		return 0;
+	epoch = realm_epoch(auth_realm(r->services->auth), r->environment,
+			    r->graph);
 	if (r->has_grant && r->grant.epoch != epoch)
 		return err_set(e, ERR_EPOCH, "graph",
 			       "the grant is of epoch %llu of graph %s, which "
@@ -380,10 +384,14 @@ static int check_query(struct request *r, struct err *e)
 	snprintf(r->graph, sizeof(r->graph), "%s", graph ? graph : "main");
 	r->caller.environment = r->environment;
 	r->caller.graph = r->graph;
-	if (!r->is_admin && !(r->route->flags & ROUTE_KEY))
+	if (!has_graph(r))
 		return 0;
 	take_places(r);
-	return check_epoch(r, e);
+	if (r->has_grant && strcmp(r->grant.graph, r->graph))
+		return err_set(e, ERR_GRANT_DENIED, "graph",
+			       "the grant is for graph %s, not for %s",
+			       r->grant.graph, r->graph);
+	return 0;
 }
 
 /* ---- body and key ----------------------------------------------------- */
@@ -488,7 +496,9 @@ int check_inner(struct request *r, const char *query, const char *key,
 		return err_set(e, check_too_large(r), NULL,
 			       "the body has %zu bytes; at most %zu",
 			       r->body.len, r->route->body_bytes_max);
-	return r->route->flags & ROUTE_IDEMPOTENT ? key_take(r, key, e) : 0;
+	if (r->route->flags & ROUTE_IDEMPOTENT && key_take(r, key, e))
+		return -1;
+	return check_epoch(r, e);
 }
 
 static void take_version(struct request *r, struct MHD_Connection *c)
@@ -515,7 +525,9 @@ int check_head(struct request *r, struct MHD_Connection *c, unsigned *ret_allow,
 		return -1;
 	if (check_body(r, c, e))
 		return -1;
-	if (r->route->flags & ROUTE_IDEMPOTENT)
-		return key_take(r, key, e);
-	return key ? key_check(key, e) : 0;
+	if (r->route->flags & ROUTE_IDEMPOTENT ? key_take(r, key, e)
+	    : key			       ? key_check(key, e)
+					       : 0)
+		return -1;
+	return check_epoch(r, e);
 }

@@ -16,8 +16,10 @@ MIB = 1 << 20
 # Without a process for each step: those take a second on a soft host.
 LEFT = ("echo $BASHPID > /tmp/pid; mkfifo /tmp/q; exec 3<>/tmp/q; while :; do "
         "read -t 1 -u 3; echo tick >> /tmp/ticks; done")
-WHO = ("cat /etc/machine-id; echo; cat /proc/sys/kernel/hostname; "
-       "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'; echo; date +%s")
+WHO = ("read -r a < /etc/machine-id; read -r b < /proc/sys/kernel/hostname; "
+       "read -r c < /proc/sys/kernel/random/uuid; "
+       "printf '%s\\n%s\\n%s\\n%(%s)T\\n' $a $b $c -1")
+TICKS = "mapfile -t t < /tmp/ticks; echo ${#t[@]}"
 
 
 def hold(c, **body):

@@ -324,7 +324,8 @@ def folder(sandbox):
 
 WHO = ("/etc/machine-id /proc/sys/kernel/random/boot_id "
        "/proc/sys/kernel/hostname")
-LEFT = "echo $BASHPID > /tmp/pid; while sleep 1; do date +%s >> /tmp/ticks; done"
+LEFT = ("echo $BASHPID > /tmp/pid; mkfifo /tmp/q; exec 3<>/tmp/q; while :; do "
+        "read -t 1 -u 3; printf '%(%s)T\\n' -1 >> /tmp/ticks; done")
 
 
 @case("LBB-55, LBB-65, LBB-66, LBB-54, LBB-47: stop ends commands and keeps "

@@ -19,8 +19,8 @@ import time
 from held import SHELL, WAIT_S, destroyed, ended, resumed, stopped
 from hutchlib import (IS_LONG, STATE, Daemon, case, equal, hutch, interrupted,
                       main, new_key, note, wait_until)
-from snaps import (LEFT, MIB, SNAPSHOTS, WHO, at_once, begin, create_from,
-                   disk_of_its_own, du, hold, listed, remove, sh,
+from snaps import (LEFT, MIB, SNAPSHOTS, TICKS, WHO, at_once, begin,
+                   create_from, disk_of_its_own, du, hold, listed, remove, sh,
                    space, start, take, taken)
 
 d = Daemon(STATE + "-snap", pool_max=0, graph_places=8, environment_places=8)
@@ -45,7 +45,8 @@ def three():
     box = hold(c, env={"SECRET": "of-the-first"})
     sh(c, box, f"echo kept > f; ({LEFT}) >/dev/null 2>&1 &")
     busy = start(c, box, "mkfifo /tmp/p; exec 3<>/tmp/p; for i in {1..20}; do "
-                 "echo $i; read -t 0.5 -u 3; done; echo > /tmp/done")
+                 "echo $i; read -t 0.5 -u 3; done; echo > /tmp/done",
+                 timeout_ms=600000)
     wait_until(lambda: c.command(busy).json["stdout"]["tail"], WAIT_S,
                "it has begun")
     s = taken(c, box, name="ready")
@@ -76,10 +77,10 @@ def three():
         equal(c.call("GET", "/v1/sandboxes/commands",
                      query={"sandbox": kid}).json["data"], [])
         began = time.time()
-        who = sh(c, kid, f"{WHO}; cat f; kill -0 $(cat /tmp/pid) && echo "
-                 "there; echo ${SECRET-none}; wc -l < /tmp/ticks; "
-                 f"echo {kid} > mine; printf '%s%0100000d' {kid} 7 > big; "
-                 "sync").split()
+        who = sh(c, kid, f"{WHO}; echo $(<f); kill -0 $(</tmp/pid) && echo "
+                 "there; echo ${SECRET-none}; "
+                 f"{TICKS}; echo {kid} > mine; printf '%s%0100000d' {kid} 7 > "
+                 "big").split()
         equal(len(who), 8, who)
         assert began - 2 < int(who[3]) < time.time() + 2, (began, who)
         equal(who[1], kid.replace("_", "-"))
@@ -90,7 +91,7 @@ def three():
     time.sleep(2)
     sums = set()
     for kid, who in zip(kids, seen[1:]):
-        now = sh(c, kid, "cat mine; echo *; wc -l < /tmp/ticks; "
+        now = sh(c, kid, f"echo $(<mine) *; {TICKS}; "
                  "sha256sum < big").split()
         equal(now[:4], [kid, "big", "f", "mine"])
         assert int(now[4]) > int(who[7]), kid

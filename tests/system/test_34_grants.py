@@ -199,6 +199,10 @@ def epoch():
     equal(told(post(c, expected_graph_epoch="1")), PASSED)
     equal(told(post(c, expected_graph_epoch="2")),
           (409, "graph_epoch_mismatch"))
+    # What is wrong in itself is said first: it stays wrong.
+    equal(told(c.call("POST", "/v1/sandboxes", RUN,
+                      query={"expected_graph_epoch": "2"})),
+          (400, "missing_idempotency_key"))
     r = post(c, expected_graph_epoch="x")
     equal((r.status, r.param), (400, "expected_graph_epoch"))
     p = hutch("graph", "set", "main", "--env", "epoch", "--new-epoch",
