@@ -7,8 +7,9 @@ GUEST := build/guest
 GUEST_CBOR := build/images/libcbor
 
 GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
-	ended.c cgroup.c nest.c dying.c spawn.c lane_page.c world.c link.c command.c pipes.c exec.c report.c \
-	runner.c zygote.c runner_files.c runner_lane.c lane_bell.c prepare.c bind.c session.c \
+	ended.c cgroup.c nest.c dying.c path.c spawn.c lane_page.c world.c link.c command.c \
+	pipes.c exec.c report.c runner.c zygote.c runner_files.c runner_lane.c \
+	lane_bell.c prepare.c bind.c session.c \
 	file_path.c file_list.c file_call.c files.c)
 GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
 	$(addprefix api/base/,fd.c bytes.c frame.c)
