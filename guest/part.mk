@@ -8,7 +8,7 @@ GUEST_CBOR := build/images/libcbor
 
 GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
 	ended.c cgroup.c nest.c dying.c path.c spawn.c lane_page.c world.c link.c command.c \
-	pipes.c exec.c report.c runner.c zygote.c runner_files.c runner_lane.c \
+	pipes.c exec.c report.c runner.c zygote.c refill.c runner_files.c runner_lane.c \
 	lane_bell.c prepare.c bind.c session.c \
 	file_path.c file_list.c file_call.c files.c)
 GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
@@ -114,7 +114,7 @@ guest: $(GUEST)/init.erofs $(GUEST_TEST_LANES) $(GUEST)/test/frame.erofs
 # ---- unit tests: the same sources as ordinary programs of the host -------
 
 guest_tests := wire stream json cgroup command spawn session dying \
-	runner_lane lane lane_bell zygote files
+	runner_lane lane lane_bell zygote refill files
 UNIT_TESTS += $(guest_tests:%=tests/guest/%_test)
 
 # $(call guest_test,NAME): NAME_test.c includes NAME.c

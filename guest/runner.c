@@ -7,6 +7,7 @@
 #include "pipes.h"
 #include "port.h"
 #include "prepare.h"
+#include "refill.h"
 #include "runner_files.h"
 #include "runner_lane.h"
 #include "zygote.h"
@@ -237,7 +238,7 @@ static void run_now(struct command *r, uint64_t number,
 	int rc;
 
 	r->number = number;
-	r->done = prepare_refill;
+	r->done = refill_soon;
 	pipes_limits(r, m);
 	command_event(r, EV_RUN);
 	link_flush(&g->link);
@@ -279,7 +280,7 @@ void runner_ask(struct command *c, const void *payload, size_t len)
 	} else if (bytes_append(&c->request, payload, len)) {
 		command_refuse(c, "no memory in the sandbox's init");
 	} else {
-		prepare_refill_now(c->g);
+		refill_now(c->g);
 	}
 }
 
@@ -307,7 +308,6 @@ void runner_moved(struct command *c)
 		stream_reset(&c->out[i], OUTPUT_CAP_BYTES_DEFAULT,
 			     OUTPUT_CAP_BYTES_DEFAULT);
 	}
-	prepare_runner_waits(g);
 	list_for_each_safe(n, tmp, &g->commands.all)
 	{
 		struct command *q = container_of(n, struct command, node);
@@ -316,9 +316,9 @@ void runner_moved(struct command *c)
 		    q->is_over)
 			continue;
 		runner_ask(q, q->request.data, q->request.len);
-		prepare_next(g);
-		return;
+		break;
 	}
+	refill_more(g);
 }
 
 /* ---- start ------------------------------------------------------------- */
@@ -333,17 +333,18 @@ enum runner_kind runner_kind_of(const char *name, size_t len)
 	return (enum runner_kind)ARRAY_LEN(names);
 }
 
-bool runner_is_there(const struct guest *g)
+unsigned runner_count(const struct guest *g)
 {
+	unsigned n_free = 0;
+
 	for (struct list *n = g->commands.all.next; n != &g->commands.all;
 	     n = n->next) {
-		struct command *c = container_of(n, struct command, node);
+		const struct command *c = container_of(n, struct command, node);
 
-		if (c->kind == CMD_RUNNER && !c->number && !c->is_over &&
-		    !c->is_zygote && c->state <= CMD_RUNNING)
-			return true;
+		n_free += c->kind == CMD_RUNNER && !c->number && !c->is_over &&
+			  !c->is_zygote && c->state <= CMD_RUNNING;
 	}
-	return false;
+	return n_free;
 }
 
 int runner_channel_make(struct command *c, int *ret_theirs)

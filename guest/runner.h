@@ -58,7 +58,8 @@ void runner_moved(struct command *c);
 void runner_collect(struct command *c);
 /* run()'s result as text, from channel or file; checked here. */
 void runner_result(struct command *c, const void *text, size_t len);
-bool runner_is_there(const struct guest *g);
+/* Runners that nobody's run was given to: they wait, or are being made. */
+unsigned runner_count(const struct guest *g);
 enum runner_kind runner_kind_of(const char *name, size_t len);
 
 /* One message taken from `in`: 1 and it was handled, 0 = more bytes needed,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs after the first one, in one guest: the python template without its heavy
-libraries, cold boot.  The first run is that of the waiting runner; then a
-zygote is started, and each later runner is a fork of it.
+"""What waits beside the first runner, in one guest: the python template without
+its heavy libraries, cold boot.  Later runs are forks of a zygote, and some of
+those wait before the first run.
 
     test_zygote.py [--verbose] [CASE...]
 
@@ -35,6 +35,7 @@ def run(i, c):
             "children": open(f"/proc/self/task/{os.getpid()}/children"
                              ).read() if os.path.exists(
                 f"/proc/self/task/{os.getpid()}/children") else "",
+            "pids": [int(n) for n in os.listdir("/proc") if n.isdigit()],
             "fds": sorted(int(n) for n in os.listdir("/proc/self/fd"))}
 """
 seen = []
@@ -55,6 +56,13 @@ def is_fork(r):
     return "zygote" in r["parent_is"].split("\0")
 
 
+def pause(g, seconds):
+    """The guest goes on, and is asked for nothing."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        g.pump(end - time.monotonic())
+
+
 def case_first(g):
     check(not is_fork(who(g)), seen)
 
@@ -65,6 +73,8 @@ def case_second_and_third_are_forks(g):
         check(is_fork(r), r)
         check(r["session"] == r["pid"] and r["stdin"] == "", r)
         check(r["cgroup"].strip().startswith("0::/user/c"), r)
+    # The second one waited when the first one ran.
+    check(seen[1]["pid"] in seen[0]["pids"], seen)
     check(seen[1]["parent"] == seen[2]["parent"], seen)
     # All have the same descriptors open, and none has a child.
     check(seen[1]["fds"] == seen[2]["fds"] and
@@ -115,6 +125,16 @@ def case_at_once(g):
     n = [g.start_run(code, "1", timeout_ms=600000) for _ in range(4)]
     done = [ended(g.finish(x, 4 * FORK_S), "exited", 0) for x in n]
     check(len({c.end["result"] for c in done}) == 4, done)
+
+
+def case_waits_again_when_idle(g):
+    """After a while the next run finds a fork that was there before."""
+    ended(g.exec(["true"], timeout=60), "exited", 0)
+    pause(g, 15)
+    c = ended(g.exec(["ls", "/proc"], timeout=60), "exited", 0)
+    r = who(g)
+    check(is_fork(r) and str(r["pid"]).encode() in c.stdout.split(), r,
+          c.stdout)
 
 
 def case_oom(g):
