@@ -56,6 +56,9 @@ static void say_started(struct command *c)
 	/* KILL came while the nest was at work. */
 	if (c->stop_how)
 		command_event(c, EV_KILL);
+	/* Or its end did, before that of its channel (spare.h). */
+	if (c->has_exited)
+		command_event(c, EV_EXIT);
 }
 
 /* The whole tree: also what was daemonised or made its own session. */
@@ -206,6 +209,7 @@ static const struct rule rules[] = {
 	{CMD_RUNNING, EV_WARM, CMD_WARM, runner_warm},
 	{CMD_WARM, EV_MOVED, CMD_WARM, runner_moved},
 	{CMD_WARM, EV_RUN, CMD_RUNNING, say_started},
+	{CMD_WARM, EV_START, CMD_STARTING, no_action},
 	{CMD_WARM, EV_EXIT, CMD_DRAINING, drain},
 	{CMD_WARM, EV_KILL, CMD_STOPPING, stop_killed},
 

@@ -4,7 +4,8 @@
  *
  *   QUEUED    asked for; the nest is busy, or no runner waits
  *   STARTING  the nest makes its process
- *   WARM      a runner waits: its process, pipes and group are ready
+ *   WARM      a runner or a spare waits: its process, pipes and group are
+ *             ready
  *   ARMED     a waiting runner whose run comes by the express lane: it may run
  *             user code, or be dead, before ADOPT makes it a command
  *   RUNNING   user code runs
@@ -86,6 +87,7 @@ struct command {
 	bool was_armed;	 /* WARM: by its own word, after ARMED */
 	bool is_zygote;	 /* a runner that only makes others (zygote.h) */
 	bool is_forked;	 /* a runner that one made */
+	bool is_spare;	 /* an interpreter that waited for it (spare.h) */
 	pid_t pid;	 /* as the nest sees it */
 
 	struct stream out[2];

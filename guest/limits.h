@@ -11,7 +11,7 @@
 /* Control groups, made before the snapshot: for commands, and for what of
  * Python waits beside them. */
 #define SLOTS_COMMANDS 12
-#define SLOTS_MAX      (SLOTS_COMMANDS + 4)
+#define SLOTS_MAX      (SLOTS_COMMANDS + 6)
 
 /* Output: a stream is sent when this much waits, or this long after. */
 #define OUTPUT_BATCH_BYTES (32u << 10)

@@ -42,15 +42,17 @@ static bool is_idle(const struct guest *g)
 static const struct set {
 	bool has_preload;
 	uint64_t room_min; /* bytes */
-	unsigned runners;
+	unsigned runners, spares;
 } sets[] = {
-	{true, 640ull << 20, 3},
-	{false, 96ull << 20, 2},
+	{true, 640ull << 20, 3, 2},
+	{true, 192ull << 20, 1, 2},
+	{false, 96ull << 20, 2, 1},
 };
 
 void refill_decide(struct guest *g, uint64_t room)
 {
 	g->zygote.runners = 1;
+	g->spares.wanted = 0;
 	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
 		const struct set *s = &sets[i];
 
@@ -59,6 +61,7 @@ void refill_decide(struct guest *g, uint64_t room)
 		    room < s->room_min)
 			continue;
 		g->zygote.runners = s->runners;
+		g->spares.wanted = s->spares;
 		return;
 	}
 }
@@ -114,14 +117,24 @@ static int runner_make(struct guest *g)
 	return runner_start(g, runner_ended);
 }
 
+static int spare_make(struct guest *g)
+{
+	if (g->phase == PHASE_PREPARING)
+		prepare_progress(g, "starting a waiting interpreter");
+	return spare_start(g);
+}
+
 /* false: nothing is missing, or it cannot be made. */
 static bool make_next(struct guest *g)
 {
 	int rc;
 
-	if (runner_count(g) >= zygote_runners(g))
+	if (runner_count(g) < zygote_runners(g))
+		rc = runner_make(g);
+	else if (spare_is_wanted(g) && !spare_is_coming(g))
+		rc = spare_make(g);
+	else
 		return false;
-	rc = runner_make(g);
 	if (rc && g->phase == PHASE_PREPARING && !runner_count(g))
 		prepare_fail(g, "starting the runner: %s", strerror(-rc));
 	else if (rc)
@@ -147,7 +160,7 @@ unsigned refill_n_waiting(const struct guest *g)
 
 bool refill_prepare(struct guest *g)
 {
-	return is_runner_coming(g) || make_next(g);
+	return is_runner_coming(g) || spare_is_coming(g) || make_next(g);
 }
 
 /* ---- after it ---------------------------------------------------------- */
@@ -172,7 +185,8 @@ static void on_refill(struct timer *t)
 {
 	struct guest *g = container_of(t, struct guest, refill);
 
-	if (is_run_queued(g) || is_cheap(g) || is_idle(g))
+	if (is_run_queued(g) || is_cheap(g) ||
+	    (is_idle(g) && !spare_is_coming(g)))
 		refill_now(g);
 	else
 		timer_set_in(&g->loop, t, REFILL_IDLE_MS);

@@ -1,6 +1,6 @@
 /*
  * What waits for user code, and when more of it is made: runners (runner.h,
- * zygote.h).
+ * zygote.h), and interpreters for commands (spare.h).
  *
  *   before READY   the whole set, one after another: it waits in the snapshot
  *   after that     a runner at once, while a run is queued, or none waits and

@@ -1,6 +1,6 @@
 /*
  * How much waits, and when more is made of it; what is made is the business of
- * zygote_test.c.
+ * zygote_test.c and spare_test.c.
  */
 #include "refill.c"
 #include "session_fixture.h"
@@ -32,15 +32,19 @@ static void small_sandboxes_keep_their_memory(void **state)
 		decide(g, RUNNER_PYTHON, s->has_preload, s->room_min / MIB);
 		assert_int_equal(zygote_runners(g), s->runners);
 		assert_int_equal(zygote_is_wanted(g), s->runners > 1);
+		assert_int_equal(g->spares.wanted, s->spares);
 		decide(g, RUNNER_PYTHON, s->has_preload, s->room_min / MIB - 1);
-		assert_true(zygote_runners(g) < s->runners);
+		assert_true(zygote_runners(g) + g->spares.wanted <
+			    s->runners + s->spares);
 	}
 	for (int i = 0; i < 2; i++) {
 		decide(g, RUNNER_PYTHON, i, 1);
 		assert_int_equal(zygote_runners(g), 1);
+		assert_false(spare_is_wanted(g));
 	}
 	decide(g, RUNNER_NODE, false, UINT64_MAX / MIB);
 	assert_int_equal(zygote_runners(g), 1);
+	assert_false(spare_is_wanted(g));
 }
 
 /* All groups are for commands but those that what waits may take. */
@@ -48,28 +52,31 @@ static void there_are_groups_for_it(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(sets); i++)
-		assert_true(sets[i].runners + (sets[i].runners > 1) <=
+		assert_true(sets[i].runners + (sets[i].runners > 1) +
+				    sets[i].spares <=
 			    SLOTS_MAX - SLOTS_COMMANDS);
 }
 
 static void what_waits_is_counted(void **state)
 {
 	struct guest *g = &((struct fixture *)*state)->g;
-	struct command *first = command_new(g, CMD_RUNNER, 0);
-	struct command *other = command_new(g, CMD_RUNNER, 0);
+	struct command *runner = command_new(g, CMD_RUNNER, 0);
+	struct command *spare = command_new(g, CMD_EXEC, 0);
 
-	first->is_in_prep = other->is_in_prep = true;
-	first->state = other->state = CMD_RUNNING;
+	spare->is_spare = true;
+	spare->is_in_prep = runner->is_in_prep = true;
+	runner->state = spare->state = CMD_RUNNING;
 	assert_int_equal(refill_n_waiting(g), 0);
-	assert_true(is_runner_coming(g));
-	other->state = CMD_WARM;
-	first->state = CMD_ARMED;
+	assert_true(is_runner_coming(g) && spare_is_coming(g));
+	spare->state = CMD_WARM;
+	runner->state = CMD_ARMED;
 	assert_int_equal(refill_n_waiting(g), 0);
-	first->is_in_prep = other->is_in_prep = false;
+	spare->is_in_prep = runner->is_in_prep = false;
 	assert_int_equal(refill_n_waiting(g), 2);
-	assert_false(is_runner_coming(g));
-	assert_int_equal(runner_count(g), 2);
-	first->number = 3;
+	assert_false(is_runner_coming(g) || spare_is_coming(g));
+	assert_int_equal(runner_count(g), 1);
+	assert_int_equal(spare_count(g), 1);
+	runner->number = 3;
 	assert_int_equal(refill_n_waiting(g), 1);
 }
 

@@ -82,7 +82,9 @@ static void message_handle(struct command *c, const struct runner_message *m,
 	case RUNNER_FAILED:
 	case RUNNER_NOT_JSON:
 	case RUNNER_TOO_LARGE:
-		if (ended_judge(m->kind, m->code, text, m->len, &v))
+		if (c->is_spare)
+			spare_failed(c, m->code, text, m->len);
+		else if (ended_judge(m->kind, m->code, text, m->len, &v))
 			answer_set(c, &v);
 		break;
 	}
@@ -153,8 +155,11 @@ static void on_channel(struct watch *w, uint32_t events)
 		return;
 	/* At its end the channel is quiet; how the process ends is told by
 	 * the nest. */
-	if (!channel_read(c))
+	if (!channel_read(c)) {
 		loop_unwatch(&c->g->loop, w);
+		if (c->is_spare)
+			spare_closed(c);
+	}
 	if (c->answer.is_set && c->number)
 		command_event(c, EV_ANSWER);
 }
@@ -312,6 +317,8 @@ void runner_moved(struct command *c)
 	{
 		struct command *q = container_of(n, struct command, node);
 
+		if (c->is_spare)
+			break;
 		if (q->kind != CMD_RUNNER || q->state != CMD_QUEUED ||
 		    q->is_over)
 			continue;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What waits beside the first runner, in one guest: the python template without
 its heavy libraries, cold boot.  Later runs are forks of a zygote, and some of
-those wait before the first run.
+those wait before the first run; `python` as a command becomes an interpreter
+that waits.
 
     test_zygote.py [--verbose] [CASE...]
 
@@ -16,12 +17,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import scenario
 import vm
 from scenario import Failed, check, ended
 
 MEM_MIB = 256
 LIMIT_BYTES = 128 << 20
 FORK_S = 120  # a runner by fork, where the kernel is interpreted
+IDLE_S = 180  # until what was used is made again
 WHO = """
 import os, random, sys, uuid
 def run(i, c):
@@ -54,13 +57,6 @@ def who(g):
 
 def is_fork(r):
     return "zygote" in r["parent_is"].split("\0")
-
-
-def pause(g, seconds):
-    """The guest goes on, and is asked for nothing."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        g.pump(end - time.monotonic())
 
 
 def case_first(g):
@@ -154,6 +150,103 @@ def case_killed_by_user_code(g):
         c = ended(g.run(kill, timeout=FORK_S), "exited", 0)
         check(c.end["result"] == b'"on"', c.end)
         check(is_fork(who(g)) == is_replaced, seen[-1])
+
+
+# ---- python as a command ----------------------------------------------------
+
+SPARE = ("import os; print('spare.so' in open('/proc/self/maps').read(), "
+         "os.getpid(), os.getppid(), os.getsid(0), "
+         "open('/proc/self/cgroup').read().strip())")
+
+
+def python(g, code=SPARE, *args, **more):
+    t = time.monotonic()
+    c = ended(g.exec(["python", "-c", code, *args], timeout=600, **more),
+              "exited", 0)
+    g.note(f"{time.monotonic() - t:.2f} s")
+    return c.stdout.decode().split()
+
+
+def pause(g, seconds):
+    """The guest goes on, and is asked for nothing."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        g.pump(end - time.monotonic())
+
+
+def until_one_waits(g):
+    end = time.monotonic() + IDLE_S
+    while time.monotonic() < end:
+        pause(g, 8)
+        c = ended(g.exec(["bash", "-c", "for d in /proc/[0-9]*; do grep -q "
+                          "user $d/cgroup && grep -l spare.so $d/maps; done"],
+                         timeout=120), "exited")
+        if c.stdout:
+            return
+    raise Failed("no interpreter waits")
+
+
+def case_python_waits(g):
+    """A command's process in all: child of the nest, its own session and
+    group; the next one is executed, or a second one that waits."""
+    until_one_waits(g)
+    is_spare, pid, parent, session, group = python(g)
+    check(is_spare == "True" and parent == "1" and session == pid and
+          group.startswith("0::/user/c"), is_spare, pid, parent, group)
+    until_one_waits(g)
+    got = python(g, "import os, sys; print(sys.argv[1:], os.getcwd(), "
+                 "os.environ['A'], input())", "x", cwd="/tmp", env=["A=b"],
+                 stdin=b"in\n")
+    check(got == ["['x']", "/tmp", "b", "in"], got)
+
+
+def case_python_ends(g):
+    """By its code, a signal, its time-out; what it started in the background
+    stays, and does not when it was stopped."""
+    for code, how, number in (("import sys; sys.exit(3)", "exited", 3),
+                              ("import os; os.kill(os.getpid(), 11)",
+                               "signaled", 11)):
+        until_one_waits(g)
+        c = g.exec(["python3", "-c", code], timeout=600)
+        ended(c, how, *([number] if how == "exited" else [None, number]))
+    until_one_waits(g)
+    c = g.start_exec(["python3", "-c", "import subprocess, time\n"
+                      "subprocess.Popen(['sleep', '1000'])\n"
+                      "print('up', flush=True)\nwhile 1: pass"],
+                     timeout_ms=20000)
+    c = ended(g.finish(c, 600), "timed_out")
+    check(c.stdout == b"up\n", c.stdout)
+    scenario.nothing_left(g, b"sleep")
+    until_one_waits(g)
+    code = ("import signal, sys, time\n"
+            "signal.signal(15, lambda *a: sys.exit(9))\n"
+            "print('up', flush=True)\nwhile 1: time.sleep(.2)")
+    n = g.start_exec(["python3", "-c", code])
+    g.wait(lambda: g.commands[n].stdout == b"up\n", 600)
+    g.send(70, {1: 60000}, n)
+    ended(g.finish(n, 600), "cancelled")
+    python(g, "import subprocess; subprocess.Popen(['sleep', '1000'])")
+    c = ended(g.exec(["bash", "-c", "for d in /proc/[0-9]*; do grep -q ^sleep "
+                      "$d/comm && kill ${d#/proc/} && echo killed; done"],
+                     timeout=120), "exited")
+    check(c.stdout == b"killed\n", c.stdout)
+
+
+def case_python_not_started(g):
+    until_one_waits(g)
+    c = ended(g.exec(["python3", "-c", "1"], cwd="/no/such", timeout=600),
+              "not_started")
+    check("cwd: ENOENT" in c.end["error"] and c.started is None, c.end)
+
+
+def case_waiting_ones_are_killed(g):
+    """User code has their uid: what is asked for next is served all the same,
+    and they are made again."""
+    until_one_waits(g)
+    ended(g.exec(["bash", "-c", "kill -9 -1"], timeout=600), "exited", 0)
+    check(python(g)[2] == "1")
+    ended(g.run("def run(i, c): return i", "1", timeout=600), "exited", 0)
+    until_one_waits(g)
 
 
 def case_nothing_is_left(g):

@@ -175,6 +175,29 @@ def other_code():
         destroyed(c, box)
 
 
+@case("LBB-120: python as a command is an interpreter that waited")
+def python_argv():
+    c = client()
+    box = hold(c, template="lbb/python")
+    code = ("import os, sys, time; print('spare.so' in "
+            "open('/proc/self/maps').read(), sys.argv, os.getppid(), "
+            "len(sys.modules), open('f').read())")
+    equal(sh(c, box, "echo x > f")["status"], "succeeded")
+    said = []
+    for argv in (("python3", "-c", code, "a"), ("python", "-c", code, "a"),
+                 ("python3", "-B", "-c", code, "a")):
+        began = time.monotonic()
+        j = command(c, box, *argv, seconds=START_S)
+        equal(j["status"], "succeeded", j)
+        said.append(j["stdout"]["tail"].split(" ", 1))
+        note(f"{' '.join(argv[:2])}: {time.monotonic() - began:.2f} s, "
+             f"waited: {said[-1][0]}")
+    # With an option it is executed, and sees the same.
+    equal([s[0] for s in said], ["True", "True", "False"])
+    equal([s[1] for s in said], [said[2][1]] * 3)
+    destroyed(c, box)
+
+
 @case("LBB-130, LBB-131: eight run, 32 wait in their order, more are refused")
 def queue():
     c = client()
