@@ -24,6 +24,7 @@ static struct made made(struct fixture *f)
 	g->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	g->nest.is_busy = true; /* what no spare takes is queued, and seen */
 	g->cg.n_slots = 1;	/* without files: nothing may be written */
+	g->cg.slots[0].state = SLOT_FREE;
 	g->cg.slots[0].kill = g->cg.slots[0].cpu = -1;
 	g->cg.slots[0].mem_events = g->cg.slots[0].mem_peak = -1;
 	take_frame(f); /* HELLO */
@@ -33,6 +34,7 @@ static struct made made(struct fixture *f)
 	y.spare->pid = 77;
 	y.spare->state = CMD_WARM;
 	y.spare->slot = slot_take(&g->cg);
+	assert_int_equal(y.spare->slot, 0);
 	assert_int_equal(runner_channel_make(y.spare, &y.theirs), 0);
 	return y;
 }
