@@ -175,10 +175,23 @@ void refill_now(struct guest *g)
 		make_next(g);
 }
 
-/* None waits, and it is no more than a fork. */
+static bool is_run_active(const struct guest *g)
+{
+	for (struct list *n = g->commands.all.next; n != &g->commands.all;
+	     n = n->next) {
+		const struct command *c = container_of(n, struct command, node);
+
+		if (c->kind == CMD_RUNNER && c->number && !c->is_over &&
+		    c->state > CMD_QUEUED && c->state < CMD_ENDED)
+			return true;
+	}
+	return false;
+}
+
+/* None waits, it is no more than a fork, and no run would share its time. */
 static bool is_cheap(const struct guest *g)
 {
-	return g->zygote.is_ready && !runner_count(g);
+	return g->zygote.is_ready && !runner_count(g) && !is_run_active(g);
 }
 
 static void on_refill(struct timer *t)

@@ -3,9 +3,9 @@
  * zygote.h), and interpreters for commands (spare.h).
  *
  *   before READY   the whole set, one after another: it waits in the snapshot
- *   after that     a runner at once, while a run is queued, or none waits and
- *                  a fork is all it takes (zygote.h); the rest of the set while
- *                  the sandbox is idle: no command, for a while
+ *   after that     a runner at once, while a run is queued, or none waits, a
+ *                  fork is all it takes (zygote.h) and no run goes on; the rest
+ *                  when the sandbox has been idle for a moment
  *
  * One is made at a time, so what comes meanwhile waits for no more than that
  * one.

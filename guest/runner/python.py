@@ -638,6 +638,7 @@ def main():
         zygote()
         # What a run writes to becomes the fork's own.
         rehearse()
+        reseed()
     send(WAITING)
     (code, text_in, text_config, env), tell = next_run()
     for pair in env.split(b"\0"):
