@@ -71,6 +71,7 @@ struct answer {
 struct channel {
 	struct watch watch; /* fd -1 = none */
 	struct bytes in, out;
+	bool is_unread; /* it ended, and not all that was sent was read */
 };
 
 struct command {
@@ -97,7 +98,8 @@ struct command {
 	uint64_t tail_at_ns; /* earliest next send of the tail */
 	uint64_t timeout_ms, grace_ms;
 
-	struct bytes request; /* QUEUED: the payload */
+	struct bytes request; /* QUEUED, or a spare that may not have read it:
+			       * the payload */
 	struct channel channel;
 	struct answer answer;
 	enum gp_end stop_how; /* 0, or why it was stopped */

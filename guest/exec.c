@@ -152,7 +152,7 @@ void exec_ask(struct command *c, const void *payload, size_t len)
 		command_refuse(c, "EXEC: argv is empty");
 		return;
 	}
-	if (spare_take(c, &m))
+	if (spare_take(c, &m, payload, len))
 		return;
 	if (c->g->nest.is_busy) {
 		if (bytes_append(&c->request, payload, len))

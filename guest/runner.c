@@ -118,6 +118,9 @@ static bool channel_read(struct command *c)
 	n = recv(c->channel.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
+	/* The kernel's word for a peer that closed before it had read all. */
+	if (n < 0 && errno == ECONNRESET)
+		c->channel.is_unread = true;
 	if (n <= 0 || bytes_append(&c->channel.in, buf, (size_t)n))
 		return false;
 	while ((rc = runner_message_take(c)) > 0)

@@ -191,12 +191,17 @@ static int request_send(const struct command *r, const struct wire_map *m)
 	return rc;
 }
 
-bool spare_take(struct command *c, const struct wire_map *m)
+bool spare_take(struct command *c, const struct wire_map *m,
+		const void *payload, size_t len)
 {
 	struct command *r = waiting(c->g);
 
-	if (!r || !is_for_spare(m->v[GP_EXEC_ARGV].s) || request_send(r, m))
+	if (!r || !is_for_spare(m->v[GP_EXEC_ARGV].s))
 		return false;
+	if (bytes_append(&r->request, payload, len) || request_send(r, m)) {
+		bytes_finish(&r->request);
+		return false;
+	}
 	r->number = c->number;
 	c->number = 0;
 	c->is_over = true;
@@ -215,10 +220,35 @@ static void told(struct command *c, struct nest_tell *t)
 	command_on_tell(c->g, t);
 }
 
+/* It was killed before it had read the request: its end is nobody's, and the
+ * command's is another's. */
+static bool ask_again(struct command *r)
+{
+	_cleanup_bytes_ struct bytes request = {0};
+	struct command *c;
+
+	if (!r->channel.is_unread || r->stop_how || r->is_foreign)
+		return false;
+	c = command_new(r->g, CMD_EXEC, r->number);
+	if (!c)
+		return false;
+	port_log("a waiting interpreter was killed as it became a command");
+	request = r->request;
+	r->request = (struct bytes){0};
+	r->number = 0;
+	r->done = spare_ended;
+	command_event(r, EV_FAILED);
+	exec_ask(c, request.data, request.len);
+	return true;
+}
+
 void spare_closed(struct command *c)
 {
 	struct nest_tell t = {.type = NEST_STARTED, .pid = c->pid};
 
+	if (!c->number || c->state != CMD_STARTING || ask_again(c))
+		return;
+	bytes_finish(&c->request);
 	told(c, &t);
 }
 

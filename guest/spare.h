@@ -14,7 +14,9 @@
  *   spare -> init   the channel's end: started; or FAILED, errno and step
  *
  * It is the command's process in all: child of the nest, its own session, pipes
- * and group, nobody's fork.  It shares the uid of user code, which can end it.
+ * and group, nobody's fork.  It shares the uid of user code, which can end it;
+ * one that was killed looks like one that waits until the kernel has freed its
+ * memory.  So a command that was sent to one and not read is asked for again.
  */
 #ifndef HUTCH_GUEST_SPARE_H
 #define HUTCH_GUEST_SPARE_H
@@ -42,8 +44,10 @@ bool spare_is_wanted(const struct guest *g);
 /* One more; 0 or -errno. */
 int spare_start(struct guest *g);
 
-/* EXEC: c gives way to a spare; false: none can be it. */
-bool spare_take(struct command *c, const struct wire_map *m);
+/* EXEC, the payload and what it says: c gives way to a spare; false: none can
+ * be it. */
+bool spare_take(struct command *c, const struct wire_map *m,
+		const void *payload, size_t len);
 
 /* What came on its channel: FAILED, and the end. */
 void spare_failed(struct command *c, uint32_t error, const void *step,

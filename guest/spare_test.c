@@ -21,7 +21,8 @@ static struct made made(struct fixture *f)
 	g->phase = PHASE_BOUND;
 	g->prepare.runner = RUNNER_PYTHON;
 	g->spares.wanted = 1;
-	g->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (g->null_fd < 0)
+		g->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	g->nest.is_busy = true; /* what no spare takes is queued, and seen */
 	g->cg.n_slots = 1;	/* without files: nothing may be written */
 	g->cg.slots[0].state = SLOT_FREE;
@@ -185,22 +186,98 @@ static void its_failure_is_the_commands(void **state)
 	made_finish(&y);
 }
 
-/* User code has its uid: killed before, and after it was taken. */
+/* User code has its uid: killed before it was taken. */
 static void death_of_one(void **state)
 {
 	struct made y = made(*state);
-	struct nest_tell gone = {.type = NEST_EXITED, .status = SIGKILL};
 
-	gone.tag = y.spare->tag;
 	fd_close(&y.theirs);
 	EXEC(y.f, 4, NULL, "python3", "a.py", "x");
 	assert_int_equal(y.spare->number, 0); /* its channel is broken */
 	made_finish(&y);
-	y.spare->is_over = true;
-	commands_sweep(&y.f->g);
-	y = made(y.f);
-	gone.tag = y.spare->tag;
+}
+
+/* Killed before, and the kernel was still at its memory: its channel was not
+ * broken yet. */
+static void dies_unread(struct fixture *f, bool is_told_first)
+{
+	struct made y = made(f);
+	struct guest *g = &f->g;
+	struct nest_tell gone = {
+		.type = NEST_EXITED, .tag = y.spare->tag, .status = SIGKILL};
+	struct command *c;
+
+	EXEC(f, 5, "in", "python3", "a.py", "x");
+	assert_int_equal(y.spare->number, 5);
+	if (is_told_first)
+		command_on_tell(g, &gone);
+	assert_int_equal(y.spare->state, CMD_STARTING);
+	fd_close(&y.theirs);
+	assert_int_equal(loop_turn(&g->loop), 0);
+	link_flush(&g->link);
+	assert_int_equal(take_frame(f).head.type, 0);
+	assert_true(y.spare->is_over);
+	assert_int_equal(g->cg.slots[0].state, SLOT_LEFT);
+	commands_sweep(g);
+	if (!is_told_first)
+		command_on_tell(g, &gone);
+	assert_int_equal(g->commands.n, 1);
+	c = command_by_number(g, 5);
+	assert_non_null(c);
+	assert_false(c->is_spare);
+	assert_int_equal(c->state, CMD_QUEUED);
+	made_finish(&y);
+}
+
+static void what_a_dying_one_got_is_asked_for_again(void **state)
+{
+	dies_unread(*state, false);
+}
+
+static void also_when_its_end_is_told_before(void **state)
+{
+	dies_unread(*state, true);
+}
+
+/* Killed before, and so was the one that gets it next. */
+static void two_that_die(void **state)
+{
+	struct made y = made(*state);
+	struct guest *g = &y.f->g;
+	char text[4096], input[16];
+
+	EXEC(y.f, 5, "in", "python3", "a.py", "x");
+	for (int i = 0; i < 2; i++) {
+		struct made next = made(y.f);
+
+		assert_int_equal(y.spare->number, 5);
+		fd_close(&y.theirs);
+		y = next;
+		assert_int_equal(loop_turn(&g->loop), 0);
+		commands_sweep(g);
+	}
+	assert_true(request_read(&y, text, sizeof(text), input, sizeof(input)));
+	assert_memory_equal(text, "/workspace|python3|a.py|x|PATH=", 31);
+	assert_string_equal(input, "in");
+	fd_close(&y.theirs);
+	assert_int_equal(loop_turn(&g->loop), 0);
+	link_flush(&g->link);
+	assert_int_equal(take_frame(y.f).head.type, GP_STARTED);
+	assert_int_equal(y.spare->number, 5);
+	assert_int_equal(g->commands.n, 1);
+	made_finish(&y);
+}
+
+/* Killed after it had read: that was the command. */
+static void death_of_what_has_begun(void **state)
+{
+	struct made y = made(*state);
+	struct nest_tell gone = {
+		.type = NEST_EXITED, .tag = y.spare->tag, .status = SIGKILL};
+	char text[4096], input[16];
+
 	EXEC(y.f, 5, NULL, "python3", "a.py", "x");
+	assert_true(request_read(&y, text, sizeof(text), input, sizeof(input)));
 	command_on_tell(&y.f->g, &gone);
 	assert_int_equal(y.spare->state, CMD_STARTING);
 	fd_close(&y.theirs);
@@ -240,6 +317,10 @@ int main(void)
 		TEST(long_ones_are_left_to_exec),
 		TEST(its_failure_is_the_commands),
 		TEST(death_of_one),
+		TEST(what_a_dying_one_got_is_asked_for_again),
+		TEST(also_when_its_end_is_told_before),
+		TEST(two_that_die),
+		TEST(death_of_what_has_begun),
 		TEST(it_is_given_up_where_none_ever_waits),
 	};
 

@@ -241,10 +241,13 @@ def case_python_not_started(g):
 
 def case_waiting_ones_are_killed(g):
     """User code has their uid: what is asked for next is served all the same,
-    and they are made again."""
+    also while the kernel is at the memory of those that were killed, and they
+    are made again."""
     until_one_waits(g)
     ended(g.exec(["bash", "-c", "kill -9 -1"], timeout=600), "exited", 0)
-    check(python(g)[2] == "1")
+    is_spare, _, parent, _, group = python(g)
+    check(is_spare == "False" and parent == "1" and
+          group.startswith("0::/user/c"), is_spare, parent, group)
     ended(g.run("def run(i, c): return i", "1", timeout=600), "exited", 0)
     until_one_waits(g)
 
