@@ -4,6 +4,7 @@
 #include "files.h"
 #include "payload.h"
 #include "port.h"
+#include "refill.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/random.h>
@@ -87,8 +88,9 @@ static int limits_give(struct guest *g, const struct wire_map *m)
 
 	if (!mem || !pids)
 		return -EINVAL;
+	/* Those that wait were there before user code. */
 	return cgroups_limit(&g->cg, mem < g->user_room ? mem : g->user_room,
-			     pids);
+			     pids + refill_n_waiting(g));
 }
 
 /* 0, or -errno with the step's name. */

@@ -109,9 +109,6 @@ static int user_make(struct cgroups *c)
 	rc = rc ? rc
 		: open_file(c->prep, "cgroup.kill", O_WRONLY, &c->prep_kill);
 	rc = rc ? rc : open_file(c->user, "memory.max", O_RDWR, &c->memory_max);
-	rc = rc ? rc
-		: open_file(c->user, "memory.current", O_RDONLY,
-			    &c->memory_current);
 	rc = rc ? rc : open_file(c->user, "pids.max", O_RDWR, &c->pids_max);
 	return rc;
 }
@@ -156,28 +153,6 @@ int cgroups_limit(struct cgroups *c, uint64_t mem_bytes, uint64_t pids)
 	int rc = number_write(c->memory_max, mem_bytes);
 
 	return rc ? rc : number_write(c->pids_max, pids);
-}
-
-static int number_read(int fd, uint64_t *ret)
-{
-	char text[32], *end;
-	ssize_t n = text_read(fd, text, sizeof(text));
-
-	if (n < 0)
-		return (int)n;
-	*ret = strtoull(text, &end, 10);
-	return end == text ? -ERANGE : 0; /* "max" */
-}
-
-int cgroups_spare(struct cgroups *c, uint64_t bytes)
-{
-	uint64_t limit = 0, used = 0;
-	int rc = number_read(c->memory_max, &limit);
-
-	rc = rc ? rc : number_read(c->memory_current, &used);
-	if (!rc && (limit < bytes || used > limit - bytes))
-		rc = -ENOMEM;
-	return rc ? rc : number_write(c->memory_max, limit - bytes);
 }
 
 bool slot_is_empty(const struct slot *s)
@@ -283,4 +258,13 @@ void slot_signal(struct slot *s, int sig)
 			kill((pid_t)pid, sig);
 		p = end + 1;
 	}
+}
+
+pid_t slot_process(const struct slot *s)
+{
+	char text[FILE_BYTES_MAX];
+
+	if (text_read(s->procs, text, sizeof(text)) <= 0)
+		return 0;
+	return (pid_t)strtol(text, NULL, 10);
 }

@@ -41,7 +41,7 @@ struct slot {
 struct cgroups {
 	int root, user, prep; /* directories, owned */
 	int prep_kill;
-	int memory_max, pids_max, memory_current; /* of /user */
+	int memory_max, pids_max; /* of /user */
 	struct slot slots[SLOTS_MAX];
 	size_t n_slots;
 };
@@ -55,8 +55,6 @@ int cgroups_init(struct cgroups *c, const char *root, size_t n_slots, char *why,
 		 size_t why_cap);
 /* Ends what still starts or warms up; user code never lives there. */
 int cgroups_kill_prep(struct cgroups *c);
-/* Take so much of the limit away from user code; -ENOMEM: it has it. */
-int cgroups_spare(struct cgroups *c, uint64_t bytes);
 int cgroups_limit(struct cgroups *c, uint64_t mem_bytes, uint64_t pids);
 
 /* Index of a slot that is SLOT_USED from now on, or -EAGAIN. */
@@ -72,6 +70,8 @@ void slot_leave(struct slot *s);
 bool slot_is_empty(const struct slot *s);
 int slot_kill(struct slot *s); /* SIGKILL to all that live in it */
 void slot_signal(struct slot *s, int sig);
+/* The first of its processes, as init sees it; 0 = none. */
+pid_t slot_process(const struct slot *s);
 
 /* Value of "key N" in a flat keyed file's text; false = no such key. */
 bool cgroup_value(const char *text, const char *key, uint64_t *ret);

@@ -45,7 +45,6 @@ static void tree_make(char *root)
 		"cgroup.kill",
 		"cgroup.events",
 		"memory.max",
-		"memory.current",
 		"pids.max",
 		"cpu.idle",
 		"cpu.stat",
@@ -111,16 +110,6 @@ static void slots(void **state)
 	assert_int_equal(cgroups_limit(&c, 268435456, 64), 0);
 	get(root, "user/memory.max", text, sizeof(text));
 	assert_string_equal(text, "268435456");
-	put(root, "user/memory.current", "134217729\n");
-	assert_int_equal(cgroups_spare(&c, 134217728), -ENOMEM);
-	get(root, "user/memory.max", text, sizeof(text));
-	assert_string_equal(text, "268435456");
-	put(root, "user/memory.current", "134217728\n");
-	assert_int_equal(cgroups_spare(&c, 134217728), 0);
-	get(root, "user/memory.max", text, sizeof(text));
-	assert_string_equal(text, "134217728");
-	put(root, "user/memory.max", "max\n");
-	assert_int_equal(cgroups_spare(&c, 4096), -ERANGE);
 
 	assert_int_equal(slot_take(&c), 0);
 	assert_int_equal(slot_take(&c), 1);

@@ -56,6 +56,9 @@ static void say_started(struct command *c)
 	/* KILL came while the nest was at work. */
 	if (c->stop_how)
 		command_event(c, EV_KILL);
+	/* Or its end did, before that of its channel (spare.h). */
+	if (c->has_exited)
+		command_event(c, EV_EXIT);
 }
 
 /* The whole tree: also what was daemonised or made its own session. */
@@ -133,6 +136,7 @@ static void finish(struct command *c)
 		loop_unwatch(&c->g->loop, &c->channel.watch);
 		fd_close(&c->channel.watch.fd);
 	}
+	fd_close(&c->stat_fd);
 	if (!c->number || c->is_foreign)
 		c->is_over = true;
 	if (c->done)
@@ -206,6 +210,7 @@ static const struct rule rules[] = {
 	{CMD_RUNNING, EV_WARM, CMD_WARM, runner_warm},
 	{CMD_WARM, EV_MOVED, CMD_WARM, runner_moved},
 	{CMD_WARM, EV_RUN, CMD_RUNNING, say_started},
+	{CMD_WARM, EV_START, CMD_STARTING, no_action},
 	{CMD_WARM, EV_EXIT, CMD_DRAINING, drain},
 	{CMD_WARM, EV_KILL, CMD_STOPPING, stop_killed},
 
@@ -294,7 +299,7 @@ struct command *command_new(struct guest *g, enum cmd_kind kind,
 	c->kind = kind;
 	c->number = number;
 	c->tag = ++g->commands.last_tag;
-	c->slot = -1;
+	c->slot = c->stat_fd = -1;
 	c->channel.watch.fd = -1;
 	c->deadline.fn = on_deadline;
 	c->holders.fn = on_holders;
@@ -310,6 +315,7 @@ static void command_free(struct command *c)
 {
 	list_remove(&c->node);
 	c->g->commands.n--;
+	fd_close(&c->stat_fd);
 	for (int i = 0; i < 2; i++)
 		stream_finish(&c->out[i]);
 	bytes_finish(&c->request);

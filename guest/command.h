@@ -4,7 +4,8 @@
  *
  *   QUEUED    asked for; the nest is busy, or no runner waits
  *   STARTING  the nest makes its process
- *   WARM      a runner waits: its process, pipes and group are ready
+ *   WARM      a runner or a spare waits: its process, pipes and group are
+ *             ready
  *   ARMED     a waiting runner whose run comes by the express lane: it may run
  *             user code, or be dead, before ADOPT makes it a command
  *   RUNNING   user code runs
@@ -70,6 +71,7 @@ struct answer {
 struct channel {
 	struct watch watch; /* fd -1 = none */
 	struct bytes in, out;
+	bool is_unread; /* it ended, and not all that was sent was read */
 };
 
 struct command {
@@ -86,7 +88,9 @@ struct command {
 	bool was_armed;	 /* WARM: by its own word, after ARMED */
 	bool is_zygote;	 /* a runner that only makes others (zygote.h) */
 	bool is_forked;	 /* a runner that one made */
+	bool is_spare;	 /* an interpreter that waited for it (spare.h) */
 	pid_t pid;	 /* as the nest sees it */
+	int stat_fd;	 /* of one that waits (dying.h), or -1; owned */
 
 	struct stream out[2];
 	struct watch watch[2];
@@ -95,7 +99,8 @@ struct command {
 	uint64_t tail_at_ns; /* earliest next send of the tail */
 	uint64_t timeout_ms, grace_ms;
 
-	struct bytes request; /* QUEUED: the payload */
+	struct bytes request; /* QUEUED, or a spare that may not have read it:
+			       * the payload */
 	struct channel channel;
 	struct answer answer;
 	enum gp_end stop_how; /* 0, or why it was stopped */

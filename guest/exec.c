@@ -4,6 +4,7 @@
 #include "guest.h"
 #include "payload.h"
 #include "pipes.h"
+#include "spare.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,13 +68,12 @@ void exec_add_env(struct nest_strings *s, struct span list, bool is_shell,
 	}
 }
 
-/* Standard input: the bytes as a file at its start. */
-static int stdin_make(struct command *c, struct span data)
+int exec_stdin_make(const struct guest *g, struct span data)
 {
 	int fd, rc;
 
 	if (!data.len)
-		return fcntl(c->g->null_fd, F_DUPFD_CLOEXEC, 0);
+		return fcntl(g->null_fd, F_DUPFD_CLOEXEC, 0);
 	fd = memfd_create("stdin", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -85,25 +85,23 @@ static int stdin_make(struct command *c, struct span data)
 	return fd;
 }
 
-static int strings_fill(struct command *c, const struct wire_map *m,
-			struct nest_ask *a)
+void exec_add_all(const struct guest *g, struct nest_strings *s,
+		  const struct wire_map *m, uint32_t *ret_argc,
+		  uint32_t *ret_envc)
 {
 	const struct wire_value *cwd = &m->v[GP_EXEC_CWD];
 	struct span argv = m->v[GP_EXEC_ARGV].s, item;
-	struct nest_strings s;
 
-	nest_begin(&c->g->nest, &s);
 	if (cwd->is_set)
-		nest_add(&s, cwd->s.data, cwd->s.len);
+		nest_add(s, cwd->s.data, cwd->s.len);
 	else
-		nest_add(&s, "/workspace", strlen("/workspace"));
+		nest_add(s, "/workspace", strlen("/workspace"));
 	while (wire_list_next(&argv, &item)) {
-		nest_add(&s, item.data, item.len);
-		a->n_argv++;
+		nest_add(s, item.data, item.len);
+		++*ret_argc;
 	}
-	exec_add_env(&s, m->v[GP_RUN_ENV].s,
-		     c->g->prepare.runner == RUNNER_SHELL, &a->n_env);
-	return s.rc;
+	exec_add_env(s, m->v[GP_RUN_ENV].s, g->prepare.runner == RUNNER_SHELL,
+		     ret_envc);
 }
 
 /* Everything but the process itself; 0 or -errno with *ret_what. */
@@ -112,11 +110,13 @@ static int start_now(struct command *c, const struct wire_map *m,
 {
 	struct nest_ask a = {.type = NEST_START, .tag = c->tag};
 	int fds[3] = {-1, -1, -1}, rc;
+	struct nest_strings s;
 
 	*ret_what = "argv and env";
-	rc = strings_fill(c, m, &a);
-	if (rc)
-		return rc;
+	nest_begin(&c->g->nest, &s);
+	exec_add_all(c->g, &s, m, &a.n_argv, &a.n_env);
+	if (s.rc)
+		return s.rc;
 	*ret_what = "control group";
 	c->slot = slot_take(&c->g->cg);
 	if (c->slot < 0)
@@ -124,7 +124,7 @@ static int start_now(struct command *c, const struct wire_map *m,
 	a.slot = (uint32_t)c->slot;
 	slot_mark(&c->g->cg.slots[c->slot]);
 	*ret_what = "stdin";
-	fds[0] = stdin_make(c, m->v[GP_EXEC_STDIN].s);
+	fds[0] = exec_stdin_make(c->g, m->v[GP_EXEC_STDIN].s);
 	rc = fds[0] < 0 ? fds[0] : 0;
 	if (!rc) {
 		*ret_what = "pipes";
@@ -137,7 +137,7 @@ static int start_now(struct command *c, const struct wire_map *m,
 	return rc;
 }
 
-static void start_payload(struct command *c, const void *payload, size_t len)
+void exec_ask(struct command *c, const void *payload, size_t len)
 {
 	struct wire_map m;
 	char why[128];
@@ -152,6 +152,13 @@ static void start_payload(struct command *c, const void *payload, size_t len)
 		command_refuse(c, "EXEC: argv is empty");
 		return;
 	}
+	if (spare_take(c, &m, payload, len))
+		return;
+	if (c->g->nest.is_busy) {
+		if (bytes_append(&c->request, payload, len))
+			command_refuse(c, "no memory in the sandbox's init");
+		return;
+	}
 	pipes_limits(c, &m);
 	rc = start_now(c, &m, &what);
 	if (rc)
@@ -159,16 +166,6 @@ static void start_payload(struct command *c, const void *payload, size_t len)
 			       strerror(-rc));
 	else
 		command_event(c, EV_START);
-}
-
-void exec_ask(struct command *c, const void *payload, size_t len)
-{
-	if (!c->g->nest.is_busy) {
-		start_payload(c, payload, len);
-		return;
-	}
-	if (bytes_append(&c->request, payload, len))
-		command_refuse(c, "no memory in the sandbox's init");
 }
 
 void exec_next(struct guest *g)
@@ -183,7 +180,7 @@ void exec_next(struct guest *g)
 			return;
 		if (c->kind != CMD_EXEC || c->state != CMD_QUEUED)
 			continue;
-		start_payload(c, c->request.data, c->request.len);
+		exec_ask(c, c->request.data, c->request.len);
 		bytes_finish(&c->request);
 	}
 }

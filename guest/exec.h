@@ -21,4 +21,11 @@ void exec_next(struct guest *g);
 void exec_add_env(struct nest_strings *s, struct span list, bool is_shell,
 		  uint32_t *ret_n);
 
+/* cwd, argv and env of an EXEC. */
+void exec_add_all(const struct guest *g, struct nest_strings *s,
+		  const struct wire_map *m, uint32_t *ret_argc,
+		  uint32_t *ret_envc);
+/* Standard input that is these bytes: a new descriptor, or -errno. */
+int exec_stdin_make(const struct guest *g, struct span data);
+
 #endif

@@ -10,6 +10,7 @@
 #include "link.h"
 #include "loop.h"
 #include "nest.h"
+#include "spare.h"
 #include "world.h"
 #include "zygote.h"
 
@@ -45,6 +46,7 @@ struct guest {
 	bool is_bound_untold;  /* BIND came by it; BOUND is in the answer */
 	struct timer refill;   /* a new waiting runner, when idle */
 	struct zygote zygote;
+	struct spares spares;
 	int null_fd;	    /* /dev/null, both ways */
 	uint64_t user_room; /* bytes of RAM that user code can have */
 };

@@ -8,8 +8,10 @@
 
 /* Commands that init knows at once: running, or ended and not yet acked. */
 #define COMMANDS_MAX 64
-/* Control groups for commands, made before the snapshot. */
-#define SLOTS_MAX 12
+/* Control groups, made before the snapshot: for commands, and for what of
+ * Python waits beside them. */
+#define SLOTS_COMMANDS 12
+#define SLOTS_MAX      (SLOTS_COMMANDS + 6)
 
 /* Output: a stream is sent when this much waits, or this long after. */
 #define OUTPUT_BATCH_BYTES (32u << 10)

@@ -7,8 +7,9 @@ GUEST := build/guest
 GUEST_CBOR := build/images/libcbor
 
 GUEST_CORE_SRCS := $(addprefix guest/,port.c loop.c wire.c payload.c stream.c json.c \
-	ended.c cgroup.c nest.c dying.c spawn.c lane_page.c world.c link.c command.c pipes.c exec.c report.c \
-	runner.c zygote.c runner_files.c runner_lane.c lane_bell.c prepare.c bind.c session.c \
+	ended.c cgroup.c nest.c dying.c path.c spawn.c lane_page.c world.c link.c command.c \
+	pipes.c exec.c report.c runner.c zygote.c spare.c refill.c runner_files.c runner_lane.c \
+	lane_bell.c prepare.c bind.c session.c \
 	file_path.c file_list.c file_call.c files.c)
 GUEST_SRCS := guest/main.c $(GUEST_CORE_SRCS) \
 	$(addprefix api/base/,fd.c bytes.c frame.c)
@@ -81,11 +82,18 @@ $(foreach f,/ /test/,\
 	$(eval $(call guest_lane,$(f),lane.so,$(GUEST_LANE_SRCS),$(GUEST_DEFS)))\
 	$(eval $(call guest_lane,$(f),lane.node,$(GUEST_LANE_NODE_SRCS),)))
 
+# What an interpreter that waits for its command line is started with.
+GUEST_SPARE_SRCS := $(addprefix guest/,runner/spare.c runner/spare_python.c path.c) \
+	api/base/fd.c
+DEPS += $(GUEST_SPARE_SRCS:%.c=$(GUEST)/pic/%.d)
+$(eval $(call guest_lane,/,spare.so,$(GUEST_SPARE_SRCS),$(GUEST_DEFS)))
+GUEST_LIBS := $(GUEST_LANES) $(GUEST)/spare.so
+
 # One fixed UUID and time: the same inputs give the same bytes.
 GUEST_UUID := 6d1c3a52-7f0e-4b7a-9d55-68757463681a
 GUEST_EPOCH := 1704067200
 
-$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST_LANES) $(GUEST_RUNNERS) \
+$(GUEST)/init.erofs: $(GUEST)/hutch-init $(GUEST_LIBS) $(GUEST_RUNNERS) \
 		guest/mkinit
 	@echo "  EROFS   $@"
 	$(Q)guest/mkinit $(GUEST)/hutch-init $(GUEST) guest/runner $@ \
@@ -101,7 +109,7 @@ $(GUEST)/test/lane-frame: $(GUEST_FRAME_OBJS)
 	@echo "  LD      $@"
 	$(Q)$(GUEST_CC) $(GUEST_LDFLAGS) -o $@ $^
 
-$(GUEST)/test/frame.erofs: $(GUEST)/test/lane-frame $(GUEST_LANES) guest/mkinit
+$(GUEST)/test/frame.erofs: $(GUEST)/test/lane-frame $(GUEST_LIBS) guest/mkinit
 	@echo "  EROFS   $@"
 	$(Q)guest/mkinit $< $(GUEST) guest/runner $@ $(GUEST_UUID) \
 		$(GUEST_EPOCH)
@@ -113,7 +121,7 @@ guest: $(GUEST)/init.erofs $(GUEST_TEST_LANES) $(GUEST)/test/frame.erofs
 # ---- unit tests: the same sources as ordinary programs of the host -------
 
 guest_tests := wire stream json cgroup command spawn session dying \
-	runner_lane lane lane_bell zygote files
+	runner_lane lane lane_bell zygote spare refill files
 UNIT_TESTS += $(guest_tests:%=tests/guest/%_test)
 
 # $(call guest_test,NAME): NAME_test.c includes NAME.c

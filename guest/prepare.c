@@ -5,6 +5,7 @@
 #include "files.h"
 #include "payload.h"
 #include "port.h"
+#include "refill.h"
 #include "runner.h"
 #include "runner_files.h"
 #include "zygote.h"
@@ -18,9 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Idle time after a run before a new runner is started. */
-#define REFILL_IDLE_MS	2000
-#define REFILL_RETRY_MS 500
 /* Heap that init has touched before it is locked into memory. */
 #define HEAP_BYTES (1u << 20)
 
@@ -49,10 +47,7 @@ void prepare_report(struct guest *g)
 		link_send(&g->link, GP_READY, 0, &b);
 }
 
-static void prepare_fail(struct guest *g, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void prepare_fail(struct guest *g, const char *fmt, ...)
+void prepare_fail(struct guest *g, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -135,59 +130,24 @@ static void prepare_done(struct guest *g)
 	timer_set_in(&g->loop, &g->prepare.settle, PREPARE_SETTLE_MS);
 }
 
-void prepare_runner_waits(struct guest *g)
+/* ---- the runners -------------------------------------------------------- */
+
+void prepare_waits(struct guest *g)
 {
-	if (g->phase == PHASE_PREPARING)
+	if (g->phase == PHASE_PREPARING && !refill_prepare(g) &&
+	    g->phase == PHASE_PREPARING)
 		prepare_done(g);
-}
-
-/* ---- the runner -------------------------------------------------------- */
-
-static bool is_run_queued(const struct guest *g)
-{
-	for (struct list *n = g->commands.all.next; n != &g->commands.all;
-	     n = n->next) {
-		const struct command *c = container_of(n, struct command, node);
-
-		if (c->kind == CMD_RUNNER && c->state == CMD_QUEUED &&
-		    !c->is_over)
-			return true;
-	}
-	return false;
-}
-
-static void runner_ended(struct command *c)
-{
-	struct guest *g = c->g;
-	const struct stream *err = &c->out[1];
-	size_t len = err->head.len < 300 ? err->head.len : 300;
-	const char *tail = (const char *)err->head.data + err->head.len - len;
-
-	if (g->phase == PHASE_PREPARING)
-		prepare_fail(g,
-			     "the runner ended at its start (status 0x%x): "
-			     "%s%.*s",
-			     (unsigned)c->status, c->error, len ? (int)len : 0,
-			     len ? tail : "");
-	else
-		port_log("the waiting runner ended: status 0x%x %s",
-			 (unsigned)c->status, c->error);
-	if (is_run_queued(g))
-		prepare_refill(c);
 }
 
 static void start_runner(struct guest *g)
 {
-	int rc;
-
 	if (g->prepare.runner == RUNNER_NONE) {
 		prepare_done(g);
 		return;
 	}
+	refill_decide(g, user_room());
 	prepare_progress(g, "starting the interpreter");
-	rc = runner_start(g, runner_ended);
-	if (rc)
-		prepare_fail(g, "starting the runner: %s", strerror(-rc));
+	prepare_waits(g);
 }
 
 /* ---- programs, each once ----------------------------------------------- */
@@ -277,7 +237,10 @@ static int prepare_blocking(struct guest *g, bool want_disk)
 	if (world_build(&g->world, want_disk, why, sizeof(why)))
 		goto fail;
 	prepare_progress(g, "control groups");
-	if (cgroups_init(&g->cg, "/sys/fs/cgroup", SLOTS_MAX, why, sizeof(why)))
+	if (cgroups_init(&g->cg, "/sys/fs/cgroup",
+			 g->prepare.runner == RUNNER_PYTHON ? SLOTS_MAX
+							    : SLOTS_COMMANDS,
+			 why, sizeof(why)))
 		goto fail;
 	g->nest.tell = nest_told;
 	g->nest.died = nest_died;
@@ -331,66 +294,9 @@ void prepare_ask(struct guest *g, const void *payload, size_t len)
 		program_next(g);
 }
 
-/* ---- after a run ------------------------------------------------------- */
-
-static bool is_idle(struct guest *g)
-{
-	for (struct list *n = g->commands.all.next; n != &g->commands.all;
-	     n = n->next) {
-		struct command *c = container_of(n, struct command, node);
-
-		if (c->state != CMD_ENDED)
-			return false;
-	}
-	return !g->nest.is_busy;
-}
-
-void prepare_refill_now(struct guest *g)
-{
-	int rc;
-
-	if (runner_is_there(g))
-		return;
-	if (g->nest.is_busy) {
-		timer_set_in(&g->loop, &g->refill, REFILL_RETRY_MS);
-		return;
-	}
-	if (zygote_is_wanted(g) && !zygote_ask(g, runner_ended))
-		return;
-	rc = runner_start(g, runner_ended);
-	if (rc)
-		port_log("a new runner: %s", strerror(-rc));
-}
-
-static void on_refill(struct timer *t)
-{
-	struct guest *g = container_of(t, struct guest, refill);
-
-	if (is_run_queued(g) || g->zygote.is_ready || is_idle(g))
-		prepare_refill_now(g);
-	else
-		timer_set_in(&g->loop, t, REFILL_IDLE_MS);
-}
-
 void prepare_init(struct guest *g)
 {
 	g->lane.fd = -1;
-	g->refill = (struct timer){.fn = on_refill};
 	g->prepare.settle = (struct timer){.fn = on_settled};
-}
-
-void prepare_refill(struct command *c)
-{
-	struct guest *g = c->g;
-
-	timer_set_in(&g->loop, &g->refill,
-		     g->zygote.is_ready ? 0
-		     : is_run_queued(g) ? REFILL_RETRY_MS
-					: REFILL_IDLE_MS);
-}
-
-void prepare_next(struct guest *g)
-{
-	if (g->zygote.is_ready && is_run_queued(g))
-		prepare_refill_now(g);
+	refill_init(g);
 }

@@ -1,5 +1,6 @@
 /* Waiting interpreters; see runner.h. */
 #include "runner.h"
+#include "dying.h"
 #include "exec.h"
 #include "fd.h"
 #include "guest.h"
@@ -7,6 +8,7 @@
 #include "pipes.h"
 #include "port.h"
 #include "prepare.h"
+#include "refill.h"
 #include "runner_files.h"
 #include "runner_lane.h"
 #include "zygote.h"
@@ -81,7 +83,9 @@ static void message_handle(struct command *c, const struct runner_message *m,
 	case RUNNER_FAILED:
 	case RUNNER_NOT_JSON:
 	case RUNNER_TOO_LARGE:
-		if (ended_judge(m->kind, m->code, text, m->len, &v))
+		if (c->is_spare)
+			spare_failed(c, m->code, text, m->len);
+		else if (ended_judge(m->kind, m->code, text, m->len, &v))
 			answer_set(c, &v);
 		break;
 	}
@@ -115,6 +119,9 @@ static bool channel_read(struct command *c)
 	n = recv(c->channel.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
+	/* The kernel's word for a peer that closed before it had read all. */
+	if (n < 0 && errno == ECONNRESET)
+		c->channel.is_unread = true;
 	if (n <= 0 || bytes_append(&c->channel.in, buf, (size_t)n))
 		return false;
 	while ((rc = runner_message_take(c)) > 0)
@@ -152,8 +159,11 @@ static void on_channel(struct watch *w, uint32_t events)
 		return;
 	/* At its end the channel is quiet; how the process ends is told by
 	 * the nest. */
-	if (!channel_read(c))
+	if (!channel_read(c)) {
 		loop_unwatch(&c->g->loop, w);
+		if (c->is_spare)
+			spare_closed(c);
+	}
 	if (c->answer.is_set && c->number)
 		command_event(c, EV_ANSWER);
 }
@@ -220,7 +230,7 @@ static struct command *runner_waiting(const struct guest *g)
 		struct command *c = container_of(n, struct command, node);
 
 		if (c->kind == CMD_RUNNER && c->state == CMD_WARM &&
-		    !c->is_in_prep)
+		    !c->is_in_prep && !process_was_killed(c->stat_fd))
 			return c;
 		if (c->kind == CMD_RUNNER && c->state == CMD_ARMED &&
 		    runner_lane_is_free(c))
@@ -237,7 +247,7 @@ static void run_now(struct command *r, uint64_t number,
 	int rc;
 
 	r->number = number;
-	r->done = prepare_refill;
+	r->done = refill_soon;
 	pipes_limits(r, m);
 	command_event(r, EV_RUN);
 	link_flush(&g->link);
@@ -279,7 +289,7 @@ void runner_ask(struct command *c, const void *payload, size_t len)
 	} else if (bytes_append(&c->request, payload, len)) {
 		command_refuse(c, "no memory in the sandbox's init");
 	} else {
-		prepare_refill_now(c->g);
+		refill_now(c->g);
 	}
 }
 
@@ -297,9 +307,13 @@ void runner_warm(struct command *c)
 void runner_moved(struct command *c)
 {
 	struct guest *g = c->g;
+	pid_t pid = slot_process(&g->cg.slots[c->slot]);
 	struct list *n, *tmp;
 
 	c->is_in_prep = false;
+	fd_close(&c->stat_fd);
+	if (pid > 0)
+		c->stat_fd = process_stat_open(pid);
 	slot_mark(&g->cg.slots[c->slot]);
 	/* What it printed while it started is nobody's. */
 	for (int i = 0; i < 2; i++) {
@@ -307,18 +321,19 @@ void runner_moved(struct command *c)
 		stream_reset(&c->out[i], OUTPUT_CAP_BYTES_DEFAULT,
 			     OUTPUT_CAP_BYTES_DEFAULT);
 	}
-	prepare_runner_waits(g);
 	list_for_each_safe(n, tmp, &g->commands.all)
 	{
 		struct command *q = container_of(n, struct command, node);
 
+		if (c->is_spare)
+			break;
 		if (q->kind != CMD_RUNNER || q->state != CMD_QUEUED ||
 		    q->is_over)
 			continue;
 		runner_ask(q, q->request.data, q->request.len);
-		prepare_next(g);
-		return;
+		break;
 	}
+	refill_more(g);
 }
 
 /* ---- start ------------------------------------------------------------- */
@@ -333,17 +348,18 @@ enum runner_kind runner_kind_of(const char *name, size_t len)
 	return (enum runner_kind)ARRAY_LEN(names);
 }
 
-bool runner_is_there(const struct guest *g)
+unsigned runner_count(const struct guest *g)
 {
+	unsigned n_free = 0;
+
 	for (struct list *n = g->commands.all.next; n != &g->commands.all;
 	     n = n->next) {
-		struct command *c = container_of(n, struct command, node);
+		const struct command *c = container_of(n, struct command, node);
 
-		if (c->kind == CMD_RUNNER && !c->number && !c->is_over &&
-		    !c->is_zygote && c->state <= CMD_RUNNING)
-			return true;
+		n_free += c->kind == CMD_RUNNER && !c->number && !c->is_over &&
+			  !c->is_zygote && c->state <= CMD_RUNNING;
 	}
-	return false;
+	return n_free;
 }
 
 int runner_channel_make(struct command *c, int *ret_theirs)

@@ -27,10 +27,21 @@
 /* To a zygote: the tag, and with it the descriptors of stdout, stderr and
  * channel of a new runner. */
 #define RUNNER_REQUEST_FORK 3u
+/* To a spare (spare.h): descriptor of stdin; code_len bytes of strings, each
+ * with its NUL: cwd, argc of argv, envc of env. */
+#define RUNNER_REQUEST_EXEC 4u
 
 struct runner_request {
 	uint32_t kind; /* RUNNER_REQUEST_* */
-	uint32_t code_len, input_len, config_len;
+	uint32_t code_len;
+	union {
+		uint32_t input_len;
+		uint32_t argc; /* EXEC */
+	};
+	union {
+		uint32_t config_len;
+		uint32_t envc; /* EXEC */
+	};
 	uint32_t env_len; /* "NAME=value" strings, each NUL terminated */
 	uint32_t tag;	  /* FORK: comes back in DIED */
 };
@@ -58,7 +69,8 @@ void runner_moved(struct command *c);
 void runner_collect(struct command *c);
 /* run()'s result as text, from channel or file; checked here. */
 void runner_result(struct command *c, const void *text, size_t len);
-bool runner_is_there(const struct guest *g);
+/* Runners that nobody's run was given to: they wait, or are being made. */
+unsigned runner_count(const struct guest *g);
 enum runner_kind runner_kind_of(const char *name, size_t len);
 
 /* One message taken from `in`: 1 and it was handled, 0 = more bytes needed,

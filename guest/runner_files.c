@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #define PROGRAM_DIR	  "/lib/runner/"
-#define RUN_DIR		  "/run/hutch/" /* as user code sees it */
 #define PROGRAM_BYTES_MAX (96u << 10)
 
 struct runner_type {
 	const char *program;	 /* its name in both folders */
 	const char *const *argv; /* before the program's path */
 	const char *const *env;
-	const char *lane; /* library for its express lane, or NULL */
+	const char *lane;  /* library for its express lane, or NULL */
+	const char *spare; /* library of interpreters that wait, or NULL */
 };
 
 /* Heap of python: grow in large steps and keep what was once touched, because
@@ -36,6 +36,7 @@ static const struct runner_type types[] = {
 				"MALLOC_TRIM_THRESHOLD_=536870912",
 				"MALLOC_MMAP_THRESHOLD_=4194304", NULL},
 			"lane.so",
+			"spare.so",
 		},
 	[RUNNER_NODE] =
 		{
@@ -45,15 +46,17 @@ static const struct runner_type types[] = {
 				"--disable-warning=ExperimentalWarning", NULL},
 			(const char *const[]){NULL},
 			"lane.node",
+			NULL,
 		},
 	[RUNNER_SHELL] =
 		{
 			"shell.sh",
 			(const char *const[]){"bash", NULL},
 			(const char *const[]){
-				"RUN_INPUT=" RUN_DIR "input",
-				"RUN_CONFIG=" RUN_DIR "config",
-				"RUN_RESULT=" RUN_DIR "out/result", NULL},
+				"RUN_INPUT=" RUNNER_DIR "input",
+				"RUN_CONFIG=" RUNNER_DIR "config",
+				"RUN_RESULT=" RUNNER_DIR "out/result", NULL},
+			NULL,
 			NULL,
 		},
 };
@@ -134,6 +137,8 @@ int runner_files_make(struct guest *g)
 
 	if (!rc && g->lane.fd >= 0)
 		rc = program_copy(g->world.run_dir, t->lane);
+	if (!rc && t->spare)
+		rc = program_copy(g->world.run_dir, t->spare);
 	if (!rc && g->prepare.runner == RUNNER_SHELL)
 		rc = shell_files_make(g->world.run_dir);
 	return rc;
@@ -148,7 +153,7 @@ void runner_files_argv(struct guest *g, struct nest_strings *s,
 
 	for (const char *const *a = t->argv; *a; a++, ++*ret_n)
 		nest_add(s, *a, strlen(*a));
-	snprintf(path, sizeof(path), RUN_DIR "%s", t->program);
+	snprintf(path, sizeof(path), RUNNER_DIR "%s", t->program);
 	nest_add(s, path, strlen(path));
 	nest_add(s, preload, strlen(preload));
 	*ret_n += 2;

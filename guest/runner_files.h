@@ -3,6 +3,7 @@
  * program, and for the shell the request and the result.
  *
  *   python.py node.js shell.sh    the program, root's, read-only
+ *   lane.so lane.node spare.so    what it loads (runner/)
  *   code input config env         shell only; root's, written at RUN
  *   out/result                    shell only; the user's: JSON, or empty
  *
@@ -12,6 +13,8 @@
 #define HUTCH_GUEST_RUNNER_FILES_H
 
 #include "guest.h"
+
+#define RUNNER_DIR "/run/hutch/" /* as user code sees it */
 
 /* Fresh files for the next runner; 0 or -errno. */
 int runner_files_make(struct guest *g);

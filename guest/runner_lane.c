@@ -5,7 +5,7 @@
 #include "payload.h"
 #include "pipes.h"
 #include "port.h"
-#include "prepare.h"
+#include "refill.h"
 #include "runner.h"
 #include <errno.h>
 #include <string.h>
@@ -47,7 +47,7 @@ void runner_lane_arm(struct command *c)
 					    : LANE_TURN_RUNNER);
 	c->g->is_bound_untold = false;
 	c->was_armed = true;
-	c->done = prepare_refill;
+	c->done = refill_soon;
 	/* A header always fits; a runner that ended is told by its exit. */
 	if (send(c->channel.watch.fd, &h, sizeof(h),
 		 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)

@@ -2,6 +2,7 @@
 #include "spawn.h"
 #include "lane.h"
 #include "limits.h"
+#include "path.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -96,47 +97,6 @@ static bool privileges_drop(int id)
 	       !syscall(SYS_setresuid, id, id, id);
 }
 
-static const char *env_get(char *const *env, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (; *env; env++)
-		if (!strncmp(*env, name, n) && (*env)[n] == '=')
-			return *env + n + 1;
-	return NULL;
-}
-
-/* As execvp, with the path of the new environment and no implied shell. */
-static void exec_search(const struct spawn *s)
-{
-	const char *file = s->argv[0], *path = env_get(s->env, "PATH");
-	int seen = ENOENT;
-
-	if (!*file) {
-		errno = ENOENT;
-		return;
-	}
-	if (strchr(file, '/')) {
-		execve(file, s->argv, s->env);
-		return;
-	}
-	for (path = path ? path : PATH_DEFAULT; path;) {
-		const char *end = strchr(path, ':');
-		int n = end ? (int)(end - path) : (int)strlen(path);
-		char full[4096];
-
-		if (snprintf(full, sizeof(full), "%.*s%s%s", n, path,
-			     n ? "/" : "", file) < (int)sizeof(full))
-			execve(full, s->argv, s->env);
-		if (errno == EACCES)
-			seen = EACCES;
-		else if (errno != ENOENT && errno != ENOTDIR)
-			return;
-		path = end ? end + 1 : NULL;
-	}
-	errno = seen;
-}
-
 static void child_main(void *arg)
 {
 	static const struct sigaction dfl = {.sa_handler = SIG_DFL};
@@ -154,7 +114,7 @@ static void child_main(void *arg)
 	umask(022);
 	sigaction(SIGPIPE, &dfl, NULL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	exec_search(s);
+	path_exec(s->argv, s->env);
 	step(s, "exec", true);
 	_exit(127);
 }

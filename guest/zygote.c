@@ -5,6 +5,7 @@
 #include "pipes.h"
 #include "port.h"
 #include "prepare.h"
+#include "refill.h"
 #include "runner.h"
 #include <errno.h>
 #include <signal.h>
@@ -12,18 +13,14 @@
 
 #define ENDS_MAX 2
 
-/* Without the libraries, and with them: in less room than `min` a second copy
- * is not worth its memory; `used` is what a zygote and its forks hold beyond
- * the one runner that was there. */
-static const struct {
-	uint64_t min, used; /* bytes */
-} rooms[] = {{64ull << 20, 8ull << 20}, {512ull << 20, 64ull << 20}};
-
 bool zygote_is_wanted(const struct guest *g)
 {
-	return g->prepare.runner == RUNNER_PYTHON &&
-	       g->user_room >= rooms[g->prepare.has_preload].min &&
-	       g->zygote.ends < ENDS_MAX;
+	return g->zygote.runners > 1 && g->zygote.ends < ENDS_MAX;
+}
+
+unsigned zygote_runners(const struct guest *g)
+{
+	return zygote_is_wanted(g) ? g->zygote.runners : 1;
 }
 
 /* Runners that it was asked for and did not make. */
@@ -52,16 +49,19 @@ static void zygote_ended(struct command *c)
 	g->zygote.is_ready = false;
 	g->zygote.ends++;
 	forks_fail(g);
-	prepare_refill(c);
+	if (g->phase == PHASE_PREPARING)
+		prepare_waits(g);
+	else
+		refill_soon(c);
 }
 
 static int start(struct guest *g)
 {
-	uint64_t room = rooms[g->prepare.has_preload].used;
-	int rc = g->zygote.has_room ? 0 : cgroups_spare(&g->cg, room);
+	int rc;
 
-	g->zygote.has_room |= !rc;
-	rc = rc ? rc : runner_start_zygote(g, zygote_ended, &g->zygote.c);
+	if (g->phase == PHASE_PREPARING)
+		prepare_progress(g, "starting the zygote");
+	rc = runner_start_zygote(g, zygote_ended, &g->zygote.c);
 	if (rc) {
 		port_log("a zygote: %s", strerror(-rc));
 		g->zygote.ends = ENDS_MAX;
@@ -101,6 +101,8 @@ int zygote_ask(struct guest *g, void (*done)(struct command *c))
 		return start(g);
 	if (!g->zygote.is_ready)
 		return 0;
+	if (g->phase == PHASE_PREPARING)
+		prepare_progress(g, "forking a runner");
 	c = command_new(g, CMD_RUNNER, 0);
 	if (!c)
 		return -ENOMEM;
@@ -119,7 +121,7 @@ void zygote_waits(struct command *c)
 {
 	timer_clear(&c->deadline);
 	c->g->zygote.is_ready = true;
-	prepare_refill_now(c->g);
+	refill_more(c->g);
 }
 
 void zygote_child_born(struct command *c, uint32_t pid)

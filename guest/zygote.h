@@ -1,11 +1,12 @@
 /*
  * The zygote: a Python that has imported its libraries and runs no user code.
  *
- * A runner serves one run.  The first one waits in the snapshot; each one after
- * it would import the libraries anew, which takes seconds, and a minute where
- * the guest's kernel is interpreted.  So the first that has to be made in a
- * sandbox's life is started as a zygote: it stays, and every runner is a fork
- * of it, at the cost of a page table.
+ * A runner serves one run.  The first one waits in the snapshot, on its lane;
+ * each one after it would import the libraries anew, which takes seconds, and a
+ * minute where the guest's kernel is interpreted.  So a zygote waits in the
+ * snapshot too: every later runner is a fork of it, at the cost of a page table
+ * and of the pages that a run writes to.  Some forks wait there as well, with
+ * those pages already theirs.
  *
  *   init -> zygote   FORK: tag; descriptors of stdout, stderr and channel
  *   runner -> init   BORN (pid), WAITING ... on its own channel
@@ -26,12 +27,15 @@
 struct zygote {
 	struct command *c; /* NULL = none */
 	bool is_ready;
-	bool has_room; /* user code's limit was lowered for it */
-	unsigned ends; /* how many have ended */
+	unsigned runners; /* that shall wait, with the one on the lane; less
+			   * than 2: no zygote */
+	unsigned ends;	  /* how many have ended */
 };
 
 /* Is one there that makes runners, or to be started? */
 bool zygote_is_wanted(const struct guest *g);
+/* How many runners shall wait. */
+unsigned zygote_runners(const struct guest *g);
 /* 0: a runner is under way, or will be asked for when the zygote waits. */
 int zygote_ask(struct guest *g, void (*done)(struct command *c));
 

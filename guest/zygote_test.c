@@ -2,8 +2,13 @@
  * The zygote's dealings with init: asked, obeyed, dead, and spoken for by user
  * code.  The test is zygote, runners and nest at once; no process is started.
  */
+#include "dying.h"
+#include "refill.h"
 #include "session_fixture.h"
 #include "zygote.c"
+#include <sys/wait.h>
+
+#define RUNNERS_WAITING 3
 
 struct family {
 	struct fixture *f;
@@ -19,8 +24,7 @@ static struct family family(struct fixture *f)
 
 	g->phase = PHASE_BOUND;
 	g->prepare.runner = RUNNER_PYTHON;
-	g->prepare.has_preload = true;
-	g->user_room = rooms[1].min;
+	g->zygote.runners = RUNNERS_WAITING;
 	g->cg.n_slots = 2; /* without files: nothing may be written to them */
 	for (int i = 0; i < 2; i++)
 		g->cg.slots[i].kill = g->cg.slots[i].cpu = -1;
@@ -58,19 +62,25 @@ static void count(struct command *c)
 	n_ended++;
 }
 
-/* A runner is asked for: the command, and what the zygote gets. */
-static struct command *ask(struct family *y, void (*done)(struct command *c),
-			   struct runner_request *ret, int fds[3])
+/* A runner was asked for: the command, and what the zygote got. */
+static struct command *asked(struct family *y, struct runner_request *ret,
+			     int fds[3])
 {
 	size_t n = 3;
 
-	assert_int_equal(zygote_ask(&y->f->g, done), 0);
 	assert_int_equal(
 		fd_recv(y->control, ret, sizeof(*ret), fds, &n, MSG_DONTWAIT),
 		sizeof(*ret));
 	assert_int_equal(n, 3);
 	assert_int_equal(ret->kind, RUNNER_REQUEST_FORK);
 	return command_by_tag(&y->f->g, ret->tag);
+}
+
+static struct command *ask(struct family *y, void (*done)(struct command *c),
+			   struct runner_request *ret, int fds[3])
+{
+	assert_int_equal(zygote_ask(&y->f->g, done), 0);
+	return asked(y, ret, fds);
 }
 
 static void fds_close(int fds[3])
@@ -127,8 +137,9 @@ static void a_fork_becomes_a_waiting_runner(void **state)
 	pipes_visit(c, 0);
 	assert_int_equal(c->out[0].total, 1);
 	/* The zygote itself is not a runner that waits. */
+	assert_int_equal(runner_count(g), 1);
 	c->state = CMD_ENDED;
-	assert_false(runner_is_there(g));
+	assert_int_equal(runner_count(g), 0);
 	fds_close(fds);
 	family_finish(&y);
 }
@@ -229,22 +240,110 @@ static void what_is_not_its_to_say(void **state)
 	family_finish(&y);
 }
 
-static void small_sandboxes_have_none(void **state)
+/* Before READY: forks until the set is whole, one after another. */
+static void the_set_waits_in_the_snapshot(void **state)
 {
 	struct family y = family(*state);
 	struct guest *g = &y.f->g;
+	struct command *first = command_new(g, CMD_RUNNER, 0);
+	struct runner_request h;
+	int fds[3];
 
-	g->user_room = rooms[1].min - 1;
-	assert_false(zygote_is_wanted(g));
-	g->user_room = rooms[1].min;
-	g->prepare.has_preload = false;
-	g->user_room = rooms[0].min;
-	assert_true(zygote_is_wanted(g));
-	g->user_room--;
-	assert_false(zygote_is_wanted(g));
-	g->user_room = UINT64_MAX;
-	g->prepare.runner = RUNNER_NODE;
-	assert_false(zygote_is_wanted(g));
+	g->phase = PHASE_PREPARING;
+	first->state = CMD_WARM;
+	prepare_waits(g); /* the zygote is on its way */
+	assert_false(g->prepare.settle.is_set);
+	put_message(y.zygote, RUNNER_WAITING, 0, "", 0);
+	take(y.zygote);
+	for (unsigned n = 1; n < RUNNERS_WAITING; n++) {
+		struct command *c = asked(&y, &h, fds);
+		struct nest_tell moved = {.type = NEST_MOVED, .tag = h.tag};
+
+		assert_int_equal(runner_count(g), n + 1);
+		fds_close(fds);
+		put_message(c, RUNNER_BORN, 77, "", 0);
+		put_message(c, RUNNER_WAITING, 0, "", 0);
+		take(c);
+		take(c);
+		assert_false(g->prepare.settle.is_set);
+		command_on_tell(g, &moved);
+	}
+	assert_true(g->prepare.settle.is_set);
+	family_finish(&y);
+}
+
+/* A run is for one that lives, whatever its channel looks like. */
+static void a_killed_one_gets_no_run(void **state)
+{
+	static const uint8_t run[] = {0xa1, 0x01, 0x41, 'x'};
+	struct family y = family(*state);
+	struct guest *g = &y.f->g;
+	struct command *killed = command_new(g, CMD_RUNNER, 0);
+	struct command *lives = command_new(g, CMD_RUNNER, 0);
+	int theirs[2];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	killed->state = lives->state = CMD_WARM;
+	assert_int_equal(runner_channel_make(killed, &theirs[0]), 0);
+	assert_int_equal(runner_channel_make(lives, &theirs[1]), 0);
+	killed->stat_fd = process_stat_open(pid);
+	lives->stat_fd = process_stat_open(getpid());
+	kill(pid, SIGKILL);
+	send_frame(y.f, GP_RUN, 1, run, sizeof(run));
+	assert_int_equal(killed->number, 0);
+	assert_int_equal(lives->number, 1);
+	assert_int_equal(lives->state, CMD_RUNNING);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	fd_close(&theirs[0]);
+	fd_close(&theirs[1]);
+	family_finish(&y);
+}
+
+/* After a run: at once when none waits, else when the sandbox is idle. */
+static void the_set_is_refilled(void **state)
+{
+	struct family y = family(*state);
+	struct guest *g = &y.f->g;
+	struct command *first = command_new(g, CMD_RUNNER, 0);
+	struct command *exec = command_new(g, CMD_EXEC, 3);
+	struct command *run = command_new(g, CMD_RUNNER, 4);
+	struct runner_request h;
+	int fds[3];
+
+	g->zygote.is_ready = true;
+	first->state = CMD_WARM;
+	run->state = CMD_ENDED;
+	exec->state = CMD_RUNNING;
+	refill_soon(exec);
+	assert_true(g->refill.is_set);
+	assert_true(g->refill.at_ns > loop_now_ns());
+	g->refill.fn(&g->refill); /* not while a command runs */
+	assert_int_equal(runner_count(g), 1);
+	exec->state = CMD_ENDED;
+	g->refill.fn(&g->refill);
+	assert_int_equal(runner_count(g), 2);
+	/* One at a time. */
+	refill_now(g);
+	assert_int_equal(runner_count(g), 2);
+	assert_int_equal(asked(&y, &h, fds)->state, CMD_STARTING);
+	fds_close(fds);
+	command_by_tag(g, h.tag)->is_over = first->is_over = true;
+	exec->state = CMD_RUNNING;
+	/* Not beside a run: it would take twice as long. */
+	run->state = CMD_RUNNING;
+	g->refill.fn(&g->refill);
+	assert_int_equal(runner_count(g), 0);
+	run->state = CMD_ENDED;
+	refill_soon(run);
+	assert_true(g->refill.at_ns <= loop_now_ns());
+	g->refill.fn(&g->refill);
+	assert_int_equal(runner_count(g), 1);
+	asked(&y, &h, fds);
+	fds_close(fds);
 	family_finish(&y);
 }
 
@@ -257,7 +356,9 @@ int main(void)
 		TEST(its_end_is_told_by_the_zygote),
 		TEST(a_zygote_that_ends_is_replaced_once),
 		TEST(what_is_not_its_to_say),
-		TEST(small_sandboxes_have_none),
+		TEST(the_set_waits_in_the_snapshot),
+		TEST(the_set_is_refilled),
+		TEST(a_killed_one_gets_no_run),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -629,15 +629,16 @@ def main():
         preload()
     rehearse()
     reseed()
-    keep_memory()
+    if not is_zygote:  # its forks would copy what it touches
+        keep_memory()
     gc.collect()
     gc.freeze()
     flush()
     if is_zygote:
         zygote()
-        # In a fork each page that is written to is copied: only what a run
-        # needs anyway.
+        # What a run writes to becomes the fork's own.
         rehearse()
+        reseed()
     send(WAITING)
     (code, text_in, text_config, env), tell = next_run()
     for pair in env.split(b"\0"):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs after the first one, in one guest: the python template without its heavy
-libraries, cold boot.  The first run is that of the waiting runner; then a
-zygote is started, and each later runner is a fork of it.
+"""What waits beside the first runner, in one guest: the python template without
+its heavy libraries, cold boot.  Later runs are forks of a zygote, and some of
+those wait before the first run; `python` as a command becomes an interpreter
+that waits.
 
     test_zygote.py [--verbose] [CASE...]
 
@@ -16,12 +17,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import scenario
 import vm
 from scenario import Failed, check, ended
 
 MEM_MIB = 256
 LIMIT_BYTES = 128 << 20
 FORK_S = 120  # a runner by fork, where the kernel is interpreted
+IDLE_S = 400  # until what was used is made again
 WHO = """
 import os, random, sys, uuid
 def run(i, c):
@@ -35,6 +38,7 @@ def run(i, c):
             "children": open(f"/proc/self/task/{os.getpid()}/children"
                              ).read() if os.path.exists(
                 f"/proc/self/task/{os.getpid()}/children") else "",
+            "pids": [int(n) for n in os.listdir("/proc") if n.isdigit()],
             "fds": sorted(int(n) for n in os.listdir("/proc/self/fd"))}
 """
 seen = []
@@ -65,6 +69,8 @@ def case_second_and_third_are_forks(g):
         check(is_fork(r), r)
         check(r["session"] == r["pid"] and r["stdin"] == "", r)
         check(r["cgroup"].strip().startswith("0::/user/c"), r)
+    # The second one waited when the first one ran.
+    check(seen[1]["pid"] in seen[0]["pids"], seen)
     check(seen[1]["parent"] == seen[2]["parent"], seen)
     # All have the same descriptors open, and none has a child.
     check(seen[1]["fds"] == seen[2]["fds"] and
@@ -117,6 +123,16 @@ def case_at_once(g):
     check(len({c.end["result"] for c in done}) == 4, done)
 
 
+def case_waits_again_when_idle(g):
+    """After a while the next run finds a fork that was there before."""
+    ended(g.exec(["true"], timeout=60), "exited", 0)
+    pause(g, 15)
+    c = ended(g.exec(["ls", "/proc"], timeout=60), "exited", 0)
+    r = who(g)
+    check(is_fork(r) and str(r["pid"]).encode() in c.stdout.split(), r,
+          c.stdout)
+
+
 def case_oom(g):
     n = g.start_run("def run(i, c):\n  x = []\n"
                     "  while 1: x.append(bytearray(10 << 20))",
@@ -134,6 +150,108 @@ def case_killed_by_user_code(g):
         c = ended(g.run(kill, timeout=FORK_S), "exited", 0)
         check(c.end["result"] == b'"on"', c.end)
         check(is_fork(who(g)) == is_replaced, seen[-1])
+
+
+# ---- python as a command ----------------------------------------------------
+
+SPARE = ("import os; print('spare.so' in open('/proc/self/maps').read(), "
+         "os.getpid(), os.getppid(), os.getsid(0), "
+         "open('/proc/self/cgroup').read().strip())")
+
+
+def python(g, code=SPARE, *args, **more):
+    t = time.monotonic()
+    c = ended(g.exec(["python", "-c", code, *args], timeout=600, **more),
+              "exited", 0)
+    g.note(f"{time.monotonic() - t:.2f} s")
+    return c.stdout.decode().split()
+
+
+def pause(g, seconds):
+    """The guest goes on, and is asked for nothing."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        g.pump(end - time.monotonic())
+
+
+def until_one_waits(g):
+    end = time.monotonic() + IDLE_S
+    while time.monotonic() < end:
+        pause(g, 8)
+        # one process: fork and exec take seconds
+        c = ended(g.exec(["bash", "-c", "for f in $(grep -ls spare.so "
+                          "/proc/[0-9]*/maps); do read -r x <${f%maps}cgroup;"
+                          " [[ $x != */user/* ]] || echo $f; done"],
+                         timeout=320, timeout_ms=300000), "exited")
+        if c.stdout:
+            return
+    raise Failed("no interpreter waits")
+
+
+def case_python_waits(g):
+    """A command's process in all: child of the nest, its own session and
+    group; the next one is executed, or a second one that waits."""
+    until_one_waits(g)
+    is_spare, pid, parent, session, group = python(g)
+    check(is_spare == "True" and parent == "1" and session == pid and
+          group.startswith("0::/user/c"), is_spare, pid, parent, group)
+    until_one_waits(g)
+    got = python(g, "import os, sys; print(sys.argv[1:], os.getcwd(), "
+                 "os.environ['A'], input())", "x", cwd="/tmp", env=["A=b"],
+                 stdin=b"in\n")
+    check(got == ["['x']", "/tmp", "b", "in"], got)
+
+
+def case_python_ends(g):
+    """By its code, a signal, its time-out; what it started in the background
+    stays, and does not when it was stopped."""
+    for code, how, number in (("import sys; sys.exit(3)", "exited", 3),
+                              ("import os; os.kill(os.getpid(), 11)",
+                               "signaled", 11)):
+        until_one_waits(g)
+        c = g.exec(["python3", "-c", code], timeout=600)
+        ended(c, how, *([number] if how == "exited" else [None, number]))
+    until_one_waits(g)
+    c = g.start_exec(["python3", "-c", "import subprocess, time\n"
+                      "subprocess.Popen(['sleep', '1000'])\n"
+                      "print('up', flush=True)\nwhile 1: pass"],
+                     timeout_ms=20000)
+    c = ended(g.finish(c, 600), "timed_out")
+    check(c.stdout == b"up\n", c.stdout)
+    scenario.nothing_left(g, b"sleep")
+    until_one_waits(g)
+    code = ("import signal, sys, time\n"
+            "signal.signal(15, lambda *a: sys.exit(9))\n"
+            "print('up', flush=True)\nwhile 1: time.sleep(.2)")
+    n = g.start_exec(["python3", "-c", code])
+    g.wait(lambda: g.commands[n].stdout == b"up\n", 600)
+    g.send(70, {1: 60000}, n)
+    ended(g.finish(n, 600), "cancelled")
+    python(g, "import subprocess; subprocess.Popen(['sleep', '1000'])")
+    c = ended(g.exec(["bash", "-c", "for d in /proc/[0-9]*; do grep -q ^sleep "
+                      "$d/comm && kill ${d#/proc/} && echo killed; done"],
+                     timeout=120), "exited")
+    check(c.stdout == b"killed\n", c.stdout)
+
+
+def case_python_not_started(g):
+    until_one_waits(g)
+    c = ended(g.exec(["python3", "-c", "1"], cwd="/no/such", timeout=600),
+              "not_started")
+    check("cwd: ENOENT" in c.end["error"] and c.started is None, c.end)
+
+
+def case_waiting_ones_are_killed(g):
+    """User code has their uid: what is asked for next is served all the same,
+    also while the kernel is at the memory of those that were killed, and they
+    are made again."""
+    until_one_waits(g)
+    ended(g.exec(["bash", "-c", "kill -9 -1"], timeout=600), "exited", 0)
+    is_spare, _, parent, _, group = python(g)
+    check(is_spare == "False" and parent == "1" and
+          group.startswith("0::/user/c"), is_spare, parent, group)
+    ended(g.run("def run(i, c): return i", "1", timeout=600), "exited", 0)
+    until_one_waits(g)
 
 
 def case_nothing_is_left(g):

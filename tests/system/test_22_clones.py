@@ -24,7 +24,9 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
+import held
 from hutchlib import (Daemon, IS_LONG, STATE, TOP, case, equal, filled, main,
                       note, sha256, snapshot_folder, timings, wait_until)
 
@@ -51,6 +53,8 @@ SHELL_WAYS = {
 # These ask also for what costs seconds on a soft host: another OpenSSL, that of
 # the package cryptography.
 THOROUGH = ("channel", "alone")
+# Sandboxes that are held, and runs of each: their runners all waited.
+HELD, HELD_LONG, HELD_RUNS = 2, 12, 3
 CLOCK_S = 2
 RUN_MS = 300000
 AGE_S = 75 * 3600
@@ -284,6 +288,10 @@ def clones(name, code, template="lbb/python", ways=WAYS):
     return got
 
 
+# What the runs of one sandbox have in common.
+IDENTITY = ("machine-id", "boot_id", "host name", "uuid1's node", "getnode")
+
+
 def check_distinct(got):
     sources = set().union(*(c.said["random"] for c in got))
     for source in sources:
@@ -392,6 +400,40 @@ def children():
             check_distinct(wave(d.client(), code, 2, "together", template))
     finally:
         d.stop()
+
+
+@case("later runs of held sandboxes: by runners that waited, nothing in common")
+def held_runs():
+    d = Daemon(f"{STATE}-held", pool_max=0, **PLACES).start()
+    got = []
+    try:
+        c = d.client()
+        for _ in range(HELD_LONG if IS_LONG else HELD):
+            box, runs = held.hold(c, template="lbb/python"), []
+            for _ in range(HELD_RUNS):
+                before = time.time()
+                j = held.command(c, box, seconds=RUN_MS // 1000,
+                                 timeout_ms=RUN_MS,
+                                 run={"code": PYTHON,
+                                      "input": {"thorough": False}})
+                run = types.SimpleNamespace(
+                    ok=j["status"] == "succeeded", sandbox=box, logs=str,
+                    result=j.get("result"))
+                runs.append(Clone("held", run, before, time.time()))
+            got.append(runs)
+            held.destroyed(c, box)
+    finally:
+        d.stop()
+    for runs in zip(*got):
+        check_distinct(runs)
+    every = [run for runs in got for run in runs]
+    for run in every:
+        run.check()
+        for name in IDENTITY:
+            del run.said["random"][name]
+    check_distinct(every)
+    for runs in zip(*got):
+        check_kept(runs)
 
 
 # ---- a snapshot of long ago ------------------------------------------------
