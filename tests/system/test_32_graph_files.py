@@ -865,6 +865,17 @@ def cli():
     with open(script, "w") as f:
         f.write("cat note | wc -c")
     equal(ok("run", "--file", note_hash + ":note", script).strip(), "6")
+    ok("template", "save", "noted", script, "--file", note_hash + ":note")
+    equal(ok("run", "--template", "noted").strip(), "6")
+    shown = ok("template", "show", "noted")
+    assert note_hash in shown and "note" in shown, shown
+    p = hutch("template", "save", "noted", script, "--file", "note", env=env)
+    assert p.returncode == 64 and "HASH:PATH" in p.stderr, p
+    p = hutch("template", "save", "noted", script, "--file",
+              "0" * 64 + ":note", env=env)
+    assert p.returncode == 66 and "--file" in p.stderr, p
+    p = hutch("template", "show", "noted", "--file", h + ":x", env=env)
+    assert p.returncode == 64, p
     p = hutch("run", "--file", "note", script, env=env)
     assert p.returncode == 64 and "HASH:PATH" in p.stderr, p
     p = hutch("run", "--file", "0" * 64 + ":note", script, env=env)
