@@ -52,7 +52,7 @@ struct engine;
 #define ENGINE_FILES_WAITING_MAX    32
 /* Files of graphs: uploads at once; those that a sandbox begins with. */
 #define ENGINE_UPLOADS_MAX	  64
-#define ENGINE_FILES_AT_START_MAX 64
+#define ENGINE_FILES_AT_START_MAX TEMPLATE_FILES_MAX
 /* What a workspace takes, or gives, in a second, at the least. */
 #define ENGINE_FILE_BYTES_PER_S (64u << 10)
 /* Of a call on files: what the guest may take, and until it is answered; under
@@ -124,6 +124,7 @@ struct run_spec {
 	struct limits limits;	/* each 0 = template's, or 1, 1024, 4096 */
 	uint32_t timeout_ms;	/* 0 = the template's, or the default */
 	const char *const *env; /* "NAME=value", NULL terminated or NULL */
+	/* Beside those of a saved template; a path of both is the call's. */
 	const struct seed *seeds;
 	size_t n_seeds;
 	uint32_t wait_ms;
@@ -143,7 +144,7 @@ struct create_spec {
 	const char *const *env;			   /* of all its commands */
 	/* Printable ASCII; labels: a JSON object of strings.  NULL = none. */
 	const char *name, *labels;
-	const struct seed *seeds;
+	const struct seed *seeds; /* as of a run */
 	size_t n_seeds;
 	uint32_t wait_ms;
 	const struct origin *origin; /* NULL = none */
@@ -257,8 +258,10 @@ struct template_spec {
 	const char *base;	   /* a base template */
 	const void *code, *config; /* NULL = none; config: JSON */
 	size_t code_len, config_len;
-	struct limits limits; /* each 0 = default */
-	uint32_t timeout_ms;  /* 0 = default */
+	struct limits limits;	  /* each 0 = default */
+	uint32_t timeout_ms;	  /* 0 = default */
+	const struct seed *seeds; /* the Files that its sandboxes begin with */
+	size_t n_seeds;
 };
 typedef void (*engine_template_fn)(void *ctx, const struct err *e,
 				   const struct template_rec *r);

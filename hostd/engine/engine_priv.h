@@ -260,7 +260,8 @@ void command_go(struct engine *e, const struct caller *who,
 		struct waiter *w);
 /* In memory, not begun; NULL = no memory. */
 struct box *held_new(struct engine *e, const struct caller *who,
-		     const struct create_spec *spec);
+		     const struct create_spec *spec,
+		     const struct template_rec *t);
 /* Joined by the waiter, and begun; b NULL = there was no memory for it. */
 void box_begin(struct box *b, struct waiter *w, enum wait_for what,
 	       uint32_t wait_ms);
@@ -351,8 +352,13 @@ uint32_t file_timeout_ms(uint64_t bytes);
 /* ---- fill.c: Files of the graph that a sandbox begins with ----------------
  */
 
-/* A copy; NULL = no memory.  Owned by the box that it is given to. */
-struct fill *fill_new(const struct seed *seeds, size_t n);
+/* A call's, and those of its template (NULL = none) whose paths the call has
+ * not; more than a sandbox may begin with: -1 with `err`. */
+int fill_fits(const struct seed *seeds, size_t n, const struct template_rec *t,
+	      struct err *err);
+/* Box.fill: a copy of these, or NULL when there are none.  -ENOMEM. */
+int fill_make(struct box *b, const struct seed *seeds, size_t n,
+	      const struct template_rec *t);
 void fill_free(struct fill *f); /* NULL does nothing */
 /* Opened, before the first record; then begin_start. */
 void fill_open(struct box *b);
@@ -360,6 +366,9 @@ void fill_open(struct box *b);
 int fill_check(const struct box *b, struct err *err);
 /* The VM has its identity.  True: wait, box_filled or box_not_filled comes. */
 bool fill_start(struct box *b);
+/* files[i] of a call is not to be had. */
+void fill_error(struct err *err, size_t i, const struct file_ref *ref,
+		const char *graph, int rc);
 bool fill_has_call(const struct box *b, uint64_t number);
 void fill_on_more(struct box *b, size_t len);
 void fill_on_done(struct box *b, const struct vm_file_end *end);

@@ -35,6 +35,7 @@ static void on_template(void *ctx, const struct err *e,
 	c->rec = *r;
 	memset(&c->rec.code, 0, sizeof(c->rec.code));
 	memset(&c->rec.config, 0, sizeof(c->rec.config));
+	memset(&c->rec.files, 0, sizeof(c->rec.files));
 	snprintf(c->code, sizeof(c->code), "%.*s", (int)r->code.len,
 		 (const char *)r->code.data);
 	snprintf(c->config, sizeof(c->config), "%.*s", (int)r->config.len,

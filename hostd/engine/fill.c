@@ -9,11 +9,16 @@
  *                while, and no code has run
  *   box_filled   all are there
  *
+ * Those of a saved template come behind the call's own.  Its record has their
+ * hashes, not their bytes: one whose File was deleted since refuses the request
+ * as one of the call's does.
+ *
  * One that cannot be written is the sandbox's failure, with the reason.
  */
 #include "engine_priv.h"
 #include "fd.h"
 #include "log.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +29,8 @@ struct fill {
 	struct file_rec *recs;
 	int *fds;
 	size_t n, at;
+	size_t n_own;	/* of the call; what follows is the template's: */
+	size_t *places; /* owned; in its record, of seeds[n_own + i] */
 	struct err err;
 	uint64_t number; /* of the call that is under way; 0 = none */
 	struct blob_reader *reader;
@@ -31,24 +38,86 @@ struct fill {
 	bool is_done;
 };
 
-struct fill *fill_new(const struct seed *seeds, size_t n)
-{
-	struct fill *f = calloc(1, sizeof(*f));
+static_assert(FILE_PATH_BYTES_MAX <= GP_FILE_PATH_BYTES_MAX, "as a seed's");
 
-	if (!f)
-		return NULL;
-	f->n = n;
-	f->seeds = calloc(n, sizeof(*f->seeds));
-	f->recs = calloc(n, sizeof(*f->recs));
-	f->fds = calloc(n, sizeof(*f->fds));
-	for (size_t i = 0; f->fds && i < n; i++)
-		f->fds[i] = -1;
-	if (!f->seeds || !f->recs || !f->fds) {
-		fill_free(f);
-		return NULL;
+static bool is_own(const struct seed *seeds, size_t n, const struct bytes *path)
+{
+	for (size_t i = 0; i < n; i++)
+		if (seeds[i].path.len == path->len &&
+		    !memcmp(seeds[i].path.text, path->data, path->len))
+			return true;
+	return false;
+}
+
+static size_t count(const struct seed *seeds, size_t n,
+		    const struct template_rec *t)
+{
+	size_t all = n;
+
+	for (size_t i = 0; t && i < t->files.n; i++)
+		all += !is_own(seeds, n, &t->files.at[i].path);
+	return all;
+}
+
+int fill_fits(const struct seed *seeds, size_t n, const struct template_rec *t,
+	      struct err *err)
+{
+	size_t all = count(seeds, n, t);
+
+	if (all <= ENGINE_FILES_AT_START_MAX)
+		return 0;
+	return err_set(err, ERR_INVALID_REQUEST, "files",
+		       "files: %zu of the call and %zu of the template %s have "
+		       "%zu paths; a sandbox begins with at most %d Files.",
+		       n, t ? t->files.n : 0, t ? t->name : "-", all,
+		       ENGINE_FILES_AT_START_MAX);
+}
+
+static void add_of(struct fill *f, const struct template_rec *t)
+{
+	size_t n = f->n_own;
+
+	for (size_t i = 0; t && i < t->files.n; i++) {
+		const struct template_file *from = &t->files.at[i];
+		struct seed *s = &f->seeds[n];
+
+		if (is_own(f->seeds, f->n_own, &from->path))
+			continue;
+		memcpy(s->file.sha256, from->sha256, HASH_BYTES);
+		memcpy(s->path.text, from->path.data, from->path.len);
+		s->path.len = from->path.len;
+		f->places[n++ - f->n_own] = i;
 	}
-	memcpy(f->seeds, seeds, n * sizeof(*seeds));
-	return f;
+}
+
+int fill_make(struct box *b, const struct seed *seeds, size_t n,
+	      const struct template_rec *t)
+{
+	const size_t all = count(seeds, n, t);
+	struct fill *f;
+
+	if (!all)
+		return 0;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->n = all;
+	f->n_own = n;
+	f->seeds = calloc(all, sizeof(*f->seeds));
+	f->recs = calloc(all, sizeof(*f->recs));
+	f->fds = calloc(all, sizeof(*f->fds));
+	f->places = calloc(all - n + 1, sizeof(*f->places));
+	for (size_t i = 0; f->fds && i < all; i++)
+		f->fds[i] = -1;
+	if (!f->seeds || !f->recs || !f->fds || !f->places) {
+		fill_free(f);
+		return -ENOMEM;
+	}
+	if (n)
+		memcpy(f->seeds, seeds, n * sizeof(*seeds));
+	add_of(f, t);
+	b->fill = f;
+	return 0;
 }
 
 void fill_free(struct fill *f)
@@ -63,24 +132,39 @@ void fill_free(struct fill *f)
 	free(f->seeds);
 	free(f->recs);
 	free(f->fds);
+	free(f->places);
 	free(f);
 }
 
 /* ---- opened ------------------------------------------------------------- */
 
-static void not_found(struct fill *f, size_t i, int rc)
+void fill_error(struct err *err, size_t i, const struct file_ref *ref,
+		const char *graph, int rc)
 {
-	const struct file_ref *ref = &f->seeds[i].file;
 	char param[ERR_PARAM_BYTES_MAX];
-	const char *graph = f->box->rec.graph;
 
 	snprintf(param, sizeof(param), "files[%zu].%s", i,
 		 *ref->id ? "id" : "sha256");
 	if (*ref->id && rc == -ENOENT)
-		err_set(&f->err, ERR_GRAPH_FILE_NOT_FOUND, param,
+		err_set(err, ERR_GRAPH_FILE_NOT_FOUND, param,
 			"There is no File %s in graph %s.", ref->id, graph);
 	else
-		graph_file_error(&f->err, param, ref->sha256, graph, rc);
+		graph_file_error(err, param, ref->sha256, graph, rc);
+}
+
+static void not_found(struct fill *f, size_t i, int rc)
+{
+	const struct seed *s = &f->seeds[i];
+	const struct sandbox_rec *r = &f->box->rec;
+
+	if (i < f->n_own) {
+		fill_error(&f->err, i, &s->file, r->graph, rc);
+		return;
+	}
+	graph_file_error(&f->err, "template", s->file.sha256, r->graph, rc);
+	err_wrap(&f->err, "files[%zu] of the template %s, %s",
+		 f->places[i - f->n_own], r->template_name,
+		 log_quoted(s->path.text, s->path.len).s);
 }
 
 static void on_found(void *ctx, int rc, struct file_rec *r, size_t n,
@@ -157,7 +241,12 @@ static void cannot(struct fill *f, const char *why)
 
 	f->is_done = true;
 	f->number = 0;
-	snprintf(text, sizeof(text), "files[%zu]: %.220s", f->at, why);
+	if (f->at < f->n_own)
+		snprintf(text, sizeof(text), "files[%zu]: %.220s", f->at, why);
+	else
+		snprintf(text, sizeof(text),
+			 "files[%zu] of the template: %.200s",
+			 f->places[f->at - f->n_own], why);
 	box_not_filled(f->box, text);
 }
 

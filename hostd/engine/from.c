@@ -173,7 +173,7 @@ static struct box *snapshot_new(struct ask *a, const struct snapshot_rec *r)
 
 	spec.template_name = r->template_base;
 	spec.limits = r->limits;
-	b = held_new(a->e, &a->who, &spec);
+	b = held_new(a->e, &a->who, &spec, NULL);
 	if (!b)
 		return NULL;
 	memcpy(b->rec.template_name, r->template_name,

@@ -303,6 +303,25 @@ static int template_name_check(const char *name, struct err *err)
 		       TEMPLATE_NAME_BYTES_MAX);
 }
 
+/* What is in lists, too, is short. */
+static int paths_check(const struct seed *seeds, size_t n, struct err *err)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += seeds[i].path.len;
+	if (n > TEMPLATE_FILES_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "files",
+			       "files has %zu Files; at most %d are taken.", n,
+			       TEMPLATE_FILES_MAX);
+	if (bytes > TEMPLATE_PATHS_BYTES_MAX)
+		return err_set(err, ERR_INVALID_REQUEST, "files",
+			       "files has paths of %zu bytes in all; at most "
+			       "%u are taken.",
+			       bytes, TEMPLATE_PATHS_BYTES_MAX);
+	return 0;
+}
+
 int template_spec_check(const struct caller *who, struct template_spec *spec,
 			struct err *err)
 {
@@ -313,7 +332,8 @@ int template_spec_check(const struct caller *who, struct template_spec *spec,
 	    limits_check(&spec->limits, &limits, err) ||
 	    timeout_check(&spec->timeout_ms, err) ||
 	    code_size_check(spec->code_len, err) ||
-	    config_size_check(spec->config_len, err))
+	    config_size_check(spec->config_len, err) ||
+	    paths_check(spec->seeds, spec->n_seeds, err))
 		return -1;
 	if (shape_for(spec->base, &limits, &shape, err)) {
 		snprintf(err->param, sizeof(err->param), "base");

@@ -30,7 +30,7 @@ $(eval $(call program,tests/hostd/blob_test,hostd/blob/blob_test.c \
 engine_tests := engine engine_keys engine_life engine_race engine_pool \
 	engine_held engine_held_end engine_stop engine_snapshot \
 	engine_snapshot_keep engine_file engine_template engine_update \
-	engine_graph_file engine_fill
+	engine_graph_file engine_fill engine_template_files
 engine_test_srcs := hostd/engine/engine_test_util.c \
 	hostd/engine/engine_snapshot_fake.c hostd/engine/engine_file_fake.c \
 	hostd/engine/engine_held_util.c hostd/engine/engine_snapshot_util.c \

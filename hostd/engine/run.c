@@ -146,12 +146,9 @@ static struct box *run_new(struct engine *e, const struct caller *who,
 			box_discard(b);
 		return NULL;
 	}
-	if (spec->n_seeds) {
-		b->fill = fill_new(spec->seeds, spec->n_seeds);
-		if (!b->fill) {
-			box_discard(b);
-			return NULL;
-		}
+	if (fill_make(b, spec->seeds, spec->n_seeds, t)) {
+		box_discard(b);
+		return NULL;
 	}
 	b->begin.cmd = c;
 	b->rec.origin = c->rec.origin;
@@ -202,7 +199,8 @@ void run_go(struct engine *e, const struct caller *who,
 		limits_fill(&spec.limits, &t->limits);
 		work_fill(&work, t);
 	}
-	if (run_spec_check(who, &spec, &work, &err)) {
+	if (run_spec_check(who, &spec, &work, &err) ||
+	    fill_fits(spec.seeds, spec.n_seeds, t, &err)) {
 		waiter_refuse(w, &err);
 		return;
 	}
@@ -241,7 +239,8 @@ int engine_run(struct engine *e, const struct caller *who,
 /* ---- a held sandbox ----------------------------------------------------- */
 
 struct box *held_new(struct engine *e, const struct caller *who,
-		     const struct create_spec *spec)
+		     const struct create_spec *spec,
+		     const struct template_rec *t)
 {
 	const struct command_spec common = {.env = spec->env};
 	struct box *b = box_new(e, who, SBX_KIND_HELD, spec->template_name,
@@ -249,9 +248,9 @@ struct box *held_new(struct engine *e, const struct caller *who,
 
 	if (!b)
 		return NULL;
-	b->fill = spec->n_seeds ? fill_new(spec->seeds, spec->n_seeds) : NULL;
+	of_template(b, t);
 	if (secrets_take(&b->common, &common, NULL) ||
-	    (spec->n_seeds && !b->fill)) {
+	    fill_make(b, spec->seeds, spec->n_seeds, t)) {
 		box_discard(b);
 		return NULL;
 	}
@@ -273,13 +272,13 @@ void create_go(struct engine *e, const struct caller *who,
 {
 	struct create_spec spec = *asked;
 	struct err err = {0};
-	struct box *b;
 
 	if (t) {
 		spec.template_name = t->base;
 		limits_fill(&spec.limits, &t->limits);
 	}
-	if (create_spec_check(who, &spec, &err)) {
+	if (create_spec_check(who, &spec, &err) ||
+	    fill_fits(spec.seeds, spec.n_seeds, t, &err)) {
 		waiter_refuse(w, &err);
 		return;
 	}
@@ -287,9 +286,8 @@ void create_go(struct engine *e, const struct caller *who,
 			   spec.request_hash, w, WAIT_SANDBOX_STARTED,
 			   spec.wait_ms))
 		return;
-	b = held_new(e, who, &spec);
-	of_template(b, t);
-	box_begin(b, w, WAIT_SANDBOX_STARTED, spec.wait_ms);
+	box_begin(held_new(e, who, &spec, t), w, WAIT_SANDBOX_STARTED,
+		  spec.wait_ms);
 }
 
 /* The defaults that the check fills in belong to the sandbox. */

@@ -4,12 +4,18 @@
  * A version is written once and never changes, so nothing of it is kept in
  * memory: saves with one key, or of one name, meet in the store, which does one
  * after the other.
+ *
+ * One with Files has them looked up first, and its record says what was found.
+ * They are not held by it: a File may be deleted, and then what begins from the
+ * version is refused (fill.c).  A save that names one which is not there is
+ * refused, unless its key says that it was done before.
  */
 #include "../clock.h"
 #include "engine_priv.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define OPERATION_TEMPLATE "template"
 /* Nothing that is saved goes away: trying again soon is of no use. */
@@ -23,7 +29,11 @@ struct ask {
 	void *ctx;
 	char environment[ID_BYTES_MAX], graph[GRAPH_NAME_BYTES_MAX + 1];
 	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1];
+	uint8_t request_hash[HASH_BYTES];
 	char which[TEMPLATE_NAME_BYTES_MAX + 1];
+	struct template_rec rec; /* owned: what is saved; */
+	struct file_ref *refs;	 /* owned: as its Files were named */
+	struct err refusal;
 };
 
 static struct ask *ask_new(struct engine *e, const struct caller *who,
@@ -41,11 +51,18 @@ static struct ask *ask_new(struct engine *e, const struct caller *who,
 	return a;
 }
 
+static void ask_free(struct ask *a)
+{
+	template_rec_finish(&a->rec);
+	free(a->refs);
+	free(a);
+}
+
 /* rc: of the store's function, which will call back if it is 0. */
 static int asked(struct ask *a, int rc)
 {
 	if (rc)
-		free(a);
+		ask_free(a);
 	else
 		engine_op_begin(a->e);
 	return rc;
@@ -57,7 +74,7 @@ static void answer(struct ask *a, const struct err *err,
 	struct engine *e = a->e;
 
 	a->fn(a->ctx, err->code ? err : NULL, err->code ? NULL : r);
-	free(a);
+	ask_free(a);
 	engine_op_end(e);
 }
 
@@ -107,29 +124,130 @@ static void rec_fill(struct template_rec *r, const struct caller *who,
 	sha256_of(r->config_sha256, s->config, s->config_len);
 }
 
-static int save(struct ask *a, const struct caller *who,
-		const struct template_spec *s)
+/* All but what the look-up of its Files tells of them. */
+static int rec_make(struct ask *a, const struct caller *who,
+		    const struct template_spec *s)
 {
-	struct template_rec r = {0};
+	struct template_rec *r = &a->rec;
+	struct template_files *f = &r->files;
+	int rc = id_make(r->id, "sbt_", a->e->node);
+
+	rec_fill(r, who, s);
+	if (!rc && s->code)
+		rc = bytes_append(&r->code, s->code, s->code_len);
+	if (!rc && s->config)
+		rc = bytes_append(&r->config, s->config, s->config_len);
+	if (rc || !s->n_seeds)
+		return rc;
+	f->at = calloc(s->n_seeds, sizeof(*f->at));
+	a->refs = calloc(s->n_seeds, sizeof(*a->refs));
+	if (!f->at || !a->refs)
+		return -ENOMEM;
+	for (; !rc && f->n < s->n_seeds; f->n++) {
+		const struct seed *seed = &s->seeds[f->n];
+
+		a->refs[f->n] = seed->file;
+		rc = bytes_append(&f->at[f->n].path, seed->path.text,
+				  seed->path.len);
+	}
+	return rc;
+}
+
+static struct store_begin key_of(const struct ask *a)
+{
 	struct store_begin key = {
 		.environment = a->environment,
 		.graph = a->graph,
 		.operation = OPERATION_TEMPLATE,
-		.key = s->key,
+		.key = a->key,
 	};
-	int rc = id_make(r.id, "sbt_", a->e->node);
 
-	memcpy(key.request_hash, s->request_hash, HASH_BYTES);
-	rec_fill(&r, who, s);
-	if (!rc && s->code)
-		rc = bytes_append(&r.code, s->code, s->code_len);
-	if (!rc && s->config)
-		rc = bytes_append(&r.config, s->config, s->config_len);
-	if (!rc)
-		rc = store_template_save(a->e->store, &key, &r, on_saved, a);
-	template_rec_finish(&r);
-	return rc;
+	memcpy(key.request_hash, a->request_hash, HASH_BYTES);
+	return key;
 }
+
+static int save(struct ask *a)
+{
+	const struct store_begin key = key_of(a);
+
+	return store_template_save(a->e->store, &key, &a->rec, on_saved, a);
+}
+
+/* ---- its Files ---------------------------------------------------------- */
+
+static void on_one(void *ctx, int rc, struct template_rec *r);
+
+/* Refused, but for a key that is known. */
+static void on_key(void *ctx, int rc, const struct store_found *f)
+{
+	struct ask *a = ctx;
+
+	if (rc) {
+		store_error(&a->refusal, ERR_INTERNAL, "template", "", rc);
+	} else if (f->is_found && !f->is_same_request) {
+		key_conflict(&a->refusal, a->key, a->graph);
+	} else if (f->is_found) {
+		snprintf(a->which, sizeof(a->which), "%s", f->command);
+		rc = store_template_get(a->e->store, a->environment, a->graph,
+					a->which, false, on_one, a);
+		if (!rc)
+			return;
+		store_error(&a->refusal, ERR_INTERNAL, "template", a->which,
+			    rc);
+	}
+	answer(a, &a->refusal, NULL);
+}
+
+/* As a start would have them: a record, and all of the bytes. */
+static int take_file(struct ask *a, size_t i, const struct file_rec *r)
+{
+	struct template_file *f = &a->rec.files.at[i];
+	struct file_ref ref = {.id = ""};
+	int fd = graph_file_bytes(a->e, r);
+
+	if (fd < 0) {
+		memcpy(ref.sha256, r->sha256, HASH_BYTES);
+		fill_error(&a->refusal, i, &ref, a->graph, fd);
+		return -1;
+	}
+	close(fd);
+	memcpy(f->id, r->id, sizeof(f->id));
+	memcpy(f->sha256, r->sha256, HASH_BYTES);
+	f->bytes = r->bytes;
+	return 0;
+}
+
+static void on_files(void *ctx, int rc, struct file_rec *r, size_t n,
+		     bool has_more)
+{
+	struct ask *a = ctx;
+	const struct store_begin key = key_of(a);
+	bool is_whole = !rc;
+
+	(void)has_more;
+	if (a->e->is_ending) {
+		err_set(&a->refusal, ERR_UNAVAILABLE, NULL, NULL);
+		answer(a, &a->refusal, NULL);
+		return;
+	}
+	if (rc)
+		fill_error(&a->refusal, n, &a->refs[n], a->graph, rc);
+	for (size_t i = 0; is_whole && i < n; i++)
+		is_whole = !take_file(a, i, &r[i]);
+	rc = is_whole ? save(a) : store_key_find(a->e->store, &key, on_key, a);
+	if (!rc)
+		return;
+	store_error(&a->refusal, ERR_INTERNAL, "template", "", rc);
+	answer(a, &a->refusal, NULL);
+}
+
+static int find_files(struct ask *a)
+{
+	return store_file_find(a->e->store, a->environment, a->graph, a->refs,
+			       a->rec.files.n, on_files, a);
+}
+
+/* ---- the call ----------------------------------------------------------- */
 
 int engine_template_save(struct engine *e, const struct caller *who,
 			 const struct template_spec *asked_for,
@@ -138,6 +256,7 @@ int engine_template_save(struct engine *e, const struct caller *who,
 	struct template_spec spec = *asked_for;
 	struct err err = {0};
 	struct ask *a;
+	int rc;
 
 	if (e->is_ending)
 		err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
@@ -150,7 +269,11 @@ int engine_template_save(struct engine *e, const struct caller *who,
 		return -ENOMEM;
 	a->fn = fn;
 	snprintf(a->key, sizeof(a->key), "%s", spec.key);
-	return asked(a, save(a, who, &spec));
+	memcpy(a->request_hash, spec.request_hash, HASH_BYTES);
+	rc = rec_make(a, who, &spec);
+	if (!rc)
+		rc = spec.n_seeds ? find_files(a) : save(a);
+	return asked(a, rc);
 }
 
 /* ---- get, list ---------------------------------------------------------- */
@@ -187,7 +310,7 @@ static void on_list(void *ctx, int rc, struct template_rec *r, size_t n,
 	struct ask a = *(struct ask *)ctx;
 	struct err err = {0};
 
-	free(ctx);
+	ask_free(ctx);
 	if (rc)
 		list_error(&err, rc);
 	a.list_fn(a.ctx, rc ? &err : NULL, r, n, has_more);

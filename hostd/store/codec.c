@@ -4,6 +4,7 @@
 #include <cbor.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #define CODEC_HEAD_BYTES_MAX 9 /* of one CBOR item, without its string */
 #define CODEC_KEY_MAX	     63
@@ -66,7 +67,27 @@ static int put_ranged(struct bytes *out, const struct field *f, uint64_t v)
 	return v < f->min || v > f->max ? -EINVAL : put_uint(out, v);
 }
 
-static int put_field(struct bytes *out, const struct field *f, const void *at)
+static int put_list(struct bytes *out, const struct record_type *of,
+		    const struct field *f, const void *at)
+{
+	struct record_list l;
+	int rc;
+
+	memcpy(&l, at, sizeof(l));
+	if (l.n < f->min || l.n > f->max)
+		return -EINVAL;
+	rc = bytes_reserve(out, CODEC_HEAD_BYTES_MAX);
+	if (rc)
+		return rc;
+	out->len += cbor_encode_array_start(l.n, out->data + out->len,
+					    CODEC_HEAD_BYTES_MAX);
+	for (size_t i = 0; !rc && i < l.n; i++)
+		rc = codec_encode(of, (const char *)l.at + i * of->size, out);
+	return rc;
+}
+
+static int put_field(struct bytes *out, const struct record_type *t,
+		     const struct field *f, const void *at)
 {
 	const struct bytes *b = at;
 	size_t len;
@@ -100,6 +121,8 @@ static int put_field(struct bytes *out, const struct field *f, const void *at)
 		if (b->len > f->max)
 			return -EINVAL;
 		return put_string(out, false, b->data, b->len);
+	case F_LIST:
+		return put_list(out, t->items, f, at);
 	}
 	return -EINVAL;
 }
@@ -122,7 +145,8 @@ int codec_encode(const struct record_type *t, const void *rec,
 
 		rc = put_uint(out, f->key);
 		if (!rc)
-			rc = put_field(out, f, (const char *)rec + f->offset);
+			rc = put_field(out, t, f,
+				       (const char *)rec + f->offset);
 	}
 	if (rc)
 		out->len = start;
@@ -140,7 +164,8 @@ struct item {
 		ITEM_BOOL,
 		ITEM_TEXT,
 		ITEM_BYTES,
-		ITEM_MAP, /* v pairs */
+		ITEM_MAP,   /* v pairs */
+		ITEM_ARRAY, /* v items */
 		ITEM_OTHER,
 	} kind;
 	uint64_t v;
@@ -198,14 +223,13 @@ static void on_map(void *ctx, size_t n)
 {
 	*(struct item *)ctx = (struct item){.kind = ITEM_MAP, .v = n};
 }
+static void on_array(void *ctx, size_t n)
+{
+	*(struct item *)ctx = (struct item){.kind = ITEM_ARRAY, .v = n};
+}
 static void other(void *ctx)
 {
 	*(struct item *)ctx = (struct item){.kind = ITEM_OTHER};
-}
-static void other_size(void *ctx, size_t n)
-{
-	(void)n;
-	other(ctx);
 }
 static void other_u64(void *ctx, uint64_t v)
 {
@@ -236,7 +260,7 @@ static const struct cbor_callbacks callbacks = {
 	.byte_string_start = other,
 	.string = on_text,
 	.string_start = other,
-	.array_start = other_size,
+	.array_start = on_array,
 	.indef_array_start = other,
 	.map_start = on_map,
 	.indef_map_start = other,
@@ -334,8 +358,42 @@ static int take_field(const struct field *f, const struct item *it, void *at)
 		if (it->kind != ITEM_BYTES || it->len > f->max)
 			return -EBADMSG;
 		return bytes_append(at, it->p, it->len);
+	case F_LIST:
+		return -EBADMSG;
 	}
 	return -EBADMSG;
+}
+
+static int decode_pairs(const struct record_type *t, void *rec,
+			struct reader *r, uint64_t n_pairs);
+
+/* `it` is its head.  What was taken of one that ends early is freed with the
+ * record. */
+static int take_list(const struct record_type *of, const struct field *f,
+		     const struct item *it, struct reader *r, void *at)
+{
+	struct record_list l = {NULL, 0};
+	struct item head;
+	int rc = 0;
+
+	if (it->kind != ITEM_ARRAY || it->v < f->min || it->v > f->max)
+		return -EBADMSG;
+	if (it->v)
+		l.at = calloc(it->v, of->size);
+	if (it->v && !l.at)
+		return -ENOMEM;
+	while (!rc && l.n < it->v) {
+		void *rec = (char *)l.at + l.n++ * of->size;
+
+		rc = next(r, &head);
+		if (!rc && head.kind != ITEM_MAP)
+			rc = -EBADMSG;
+		if (!rc)
+			rc = decode_pairs(of, rec, r, head.v);
+	}
+	memcpy(at, &l, sizeof(l));
+	/* It is no other version of the record that it is in. */
+	return rc == -ENOTSUP ? -EBADMSG : rc;
 }
 
 static int decode_pairs(const struct record_type *t, void *rec,
@@ -369,13 +427,15 @@ static int decode_pairs(const struct record_type *t, void *rec,
 			;
 		if (i == t->n_fields)
 			return -EBADMSG;
-		rc = take_field(&t->fields[i], &val,
-				(char *)rec + t->fields[i].offset);
+		rc = t->fields[i].kind == F_LIST
+			     ? take_list(t->items, &t->fields[i], &val, r,
+					 (char *)rec + t->fields[i].offset)
+			     : take_field(&t->fields[i], &val,
+					  (char *)rec + t->fields[i].offset);
 		if (rc)
 			return rc;
 	}
-	return (seen & 1) && n_pairs == t->n_fields + 1 && !r->left ? 0
-								    : -EBADMSG;
+	return (seen & 1) && n_pairs == t->n_fields + 1 ? 0 : -EBADMSG;
 }
 
 int codec_decode(const struct record_type *t, void *rec, const void *cbor,
@@ -391,16 +451,33 @@ int codec_decode(const struct record_type *t, void *rec, const void *cbor,
 		rc = -EBADMSG;
 	if (!rc)
 		rc = decode_pairs(t, rec, &r, head.v);
+	if (!rc && r.left)
+		rc = -EBADMSG;
 	if (rc)
 		codec_finish(t, rec);
 	return rc;
 }
 
+static void list_finish(const struct record_type *of, const void *at)
+{
+	struct record_list l;
+
+	memcpy(&l, at, sizeof(l));
+	for (size_t i = 0; i < l.n; i++)
+		codec_finish(of, (char *)l.at + i * of->size);
+	free(l.at);
+}
+
 void codec_finish(const struct record_type *t, void *rec)
 {
-	for (size_t i = 0; i < t->n_fields; i++)
-		if (t->fields[i].kind == F_BYTES)
-			bytes_finish((struct bytes *)((char *)rec +
-						      t->fields[i].offset));
+	for (size_t i = 0; i < t->n_fields; i++) {
+		const struct field *f = &t->fields[i];
+		char *at = (char *)rec + f->offset;
+
+		if (f->kind == F_BYTES)
+			bytes_finish((struct bytes *)at);
+		else if (f->kind == F_LIST)
+			list_finish(t->items, at);
+	}
 	memset(rec, 0, t->size);
 }

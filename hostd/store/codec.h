@@ -3,7 +3,8 @@
  *
  * A record type is a list of fields: map key, kind, place in the struct,
  * bounds.  The same list encodes and decodes, so the two cannot drift apart.
- * The map is flat, has unsigned keys, and key 0 is the record's version.
+ * The map has unsigned keys, and key 0 is the record's version; its values are
+ * plain, but for lists of records that are nothing by themselves.
  *
  * Decoding believes nothing (a file may be damaged or tampered with): it uses
  * libcbor's streaming decoder, which allocates nothing, and takes exactly one
@@ -27,6 +28,13 @@ enum field_kind {
 	F_TEXT,	 /* char[]: printable ASCII, at most max bytes + NUL */
 	F_HASH,	 /* uint8_t[max], exactly max bytes */
 	F_BYTES, /* struct bytes, at most max bytes */
+	F_LIST,	 /* struct record_list of the type's `items`, min..max */
+};
+
+/* As a record has them: a pointer to its structs, and how many. */
+struct record_list {
+	void *at; /* owned; NULL = none */
+	size_t n;
 };
 
 struct field {
@@ -42,6 +50,7 @@ struct record_type {
 	size_t size; /* of the struct */
 	const struct field *fields;
 	size_t n_fields;
+	const struct record_type *items; /* of its lists; NULL = it has none */
 };
 
 /* 0, -ENOMEM, or -EINVAL: a value is outside what the list allows. */
@@ -50,7 +59,7 @@ int codec_encode(const struct record_type *t, const void *rec,
 /* 0, -ENOMEM, -EBADMSG, or -ENOTSUP: another version. */
 int codec_decode(const struct record_type *t, void *rec, const void *cbor,
 		 size_t len);
-/* Frees the F_BYTES fields and zeroes the record. */
+/* Frees the F_BYTES and F_LIST fields and zeroes the record. */
 void codec_finish(const struct record_type *t, void *rec);
 
 #endif

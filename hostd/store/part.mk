@@ -6,7 +6,7 @@ STORE_SRCS := $(addprefix hostd/store/,record.c codec.c record_cbor.c db.c \
 	event.c export.c recover.c retention.c)
 STORE_LIBS := -lsqlite3 -lcbor -lpthread
 
-store_tests := record db store store_age store_realm store_workflow \
+store_tests := record record_template db store store_age store_realm store_workflow \
 	store_snapshot store_template store_file store_export store_files \
 	store_fault store_crash
 store_test_srcs := $(STORE_SRCS) hostd/store/store_test_util.c \

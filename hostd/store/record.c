@@ -2,6 +2,7 @@
 #include "record.h"
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 /* Rows of the database hold these numbers: they never change. */
 static_assert(SBX_STARTING == 1 && SBX_RUNNING == 2 && SBX_STOPPING == 3 &&
@@ -82,11 +83,65 @@ bool command_status_is_final(enum command_status s)
 	return s >= CMD_SUCCEEDED;
 }
 
+void template_files_finish(struct template_files *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		bytes_finish(&f->at[i].path);
+	free(f->at);
+	memset(f, 0, sizeof(*f));
+}
+
+int template_files_copy(struct template_files *dst,
+			const struct template_files *src)
+{
+	struct template_files f = {NULL, 0};
+	int rc = 0;
+
+	if (src->n)
+		f.at = calloc(src->n, sizeof(*f.at));
+	if (src->n && !f.at)
+		return -ENOMEM;
+	while (!rc && f.n < src->n) {
+		const struct template_file *from = &src->at[f.n];
+		struct template_file *to = &f.at[f.n++];
+
+		*to = *from;
+		memset(&to->path, 0, sizeof(to->path));
+		rc = bytes_append(&to->path, from->path.data, from->path.len);
+	}
+	if (rc)
+		template_files_finish(&f);
+	else
+		*dst = f;
+	return rc;
+}
+
 void template_rec_finish(struct template_rec *t)
 {
 	bytes_finish(&t->code);
 	bytes_finish(&t->config);
+	template_files_finish(&t->files);
 	memset(t, 0, sizeof(*t));
+}
+
+int template_rec_copy(struct template_rec *dst, const struct template_rec *src)
+{
+	struct template_rec t = *src;
+	int rc;
+
+	memset(&t.code, 0, sizeof(t.code));
+	memset(&t.config, 0, sizeof(t.config));
+	memset(&t.files, 0, sizeof(t.files));
+	rc = template_files_copy(&t.files, &src->files);
+	if (!rc && src->code.len)
+		rc = bytes_append(&t.code, src->code.data, src->code.len);
+	if (!rc && src->config.len)
+		rc = bytes_append(&t.config, src->config.data, src->config.len);
+	if (rc)
+		template_rec_finish(&t);
+	else
+		*dst = t;
+	return rc;
 }
 
 void file_rec_finish(struct file_rec *r)

@@ -21,6 +21,8 @@
 #define SANDBOX_LABELS_BYTES_MAX  4096 /* as ASCII JSON text */
 #define TEMPLATE_CODE_BYTES_MAX	  (64u << 10)
 #define TEMPLATE_CONFIG_BYTES_MAX (1u << 20)
+#define TEMPLATE_FILES_MAX	  64
+#define TEMPLATE_PATHS_BYTES_MAX  (16u << 10) /* of all its files */
 #define FILE_NAME_BYTES_MAX	  1024
 #define FILE_TYPE_BYTES_MAX	  255
 #define FILE_PATH_BYTES_MAX	  4084 /* as the guest takes it */
@@ -187,6 +189,20 @@ struct snapshot_rec {
 	struct snapshot_sums sums;
 };
 
+/* A File of the graph, as it was when a template that begins with it was
+ * saved. */
+struct template_file {
+	char id[ID_BYTES_MAX]; /* fil_... */
+	uint8_t sha256[HASH_BYTES];
+	uint64_t bytes;
+	struct bytes path; /* below the workspace */
+};
+
+struct template_files {
+	struct template_file *at; /* owned; NULL = none */
+	size_t n;
+};
+
 /* A saved template: one version of a name.  Nothing of it ever changes. */
 struct template_rec {
 	char id[ID_BYTES_MAX]; /* sbt_... */
@@ -201,11 +217,17 @@ struct template_rec {
 	bool has_code, has_config;
 	uint64_t code_bytes, config_bytes;
 	uint8_t code_sha256[HASH_BYTES], config_sha256[HASH_BYTES];
+	struct template_files files;
 	/* Stored apart, and not read for lists.  config: JSON as it came. */
 	struct bytes code, config;
 };
 
 void template_rec_finish(struct template_rec *t);
+void template_files_finish(struct template_files *f);
+/* Deep copies; -ENOMEM. */
+int template_rec_copy(struct template_rec *dst, const struct template_rec *src);
+int template_files_copy(struct template_files *dst,
+			const struct template_files *src);
 /* A File of a graph.  Its bytes are the host's, by their hash (hostd/blob). */
 struct file_rec {
 	char id[ID_BYTES_MAX]; /* fil_... */

@@ -6,6 +6,7 @@
 #include "codec.h"
 #include "guest_proto.h"
 #include "record.h"
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 
@@ -70,8 +71,8 @@ static const struct field sandbox_fields[] = {
 
 static const struct record_type sandbox_types[] = {
 	{"sandbox", 2, sizeof(struct sandbox_rec), sandbox_fields,
-	 N_OF(sandbox_fields)},
-	{"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields, 27},
+	 N_OF(sandbox_fields), NULL},
+	{"sandbox", 1, sizeof(struct sandbox_rec), sandbox_fields, 27, NULL},
 };
 
 #define C(m) offsetof(struct command_rec, m)
@@ -123,8 +124,8 @@ static const struct field command_fields[] = {
 
 static const struct record_type command_types[] = {
 	{"command", 2, sizeof(struct command_rec), command_fields,
-	 N_OF(command_fields)},
-	{"command", 1, sizeof(struct command_rec), command_fields, 32},
+	 N_OF(command_fields), NULL},
+	{"command", 1, sizeof(struct command_rec), command_fields, 32, NULL},
 };
 
 #define N(m) offsetof(struct snapshot_rec, m)
@@ -165,10 +166,35 @@ static const struct field snapshot_fields[] = {
 
 static const struct record_type snapshot_types[] = {
 	{"snapshot", 3, sizeof(struct snapshot_rec), snapshot_fields,
-	 N_OF(snapshot_fields)},
-	{"snapshot", 2, sizeof(struct snapshot_rec), snapshot_fields, 24},
-	{"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields, 21},
+	 N_OF(snapshot_fields), NULL},
+	{"snapshot", 2, sizeof(struct snapshot_rec), snapshot_fields, 24, NULL},
+	{"snapshot", 1, sizeof(struct snapshot_rec), snapshot_fields, 21, NULL},
 };
+
+#define P(m) offsetof(struct template_file, m)
+
+static const struct field template_file_fields[] = {
+	{1, F_TEXT, P(id), 0, TEXT_MAX(struct template_file, id)},
+	{2, F_HASH, P(sha256), 0, HASH_BYTES},
+	{3, F_U64, P(bytes), 0, UINT64_MAX},
+	{4, F_BYTES, P(path), 0, FILE_PATH_BYTES_MAX},
+};
+
+static const struct record_type template_file_type = {
+	"template file",
+	1,
+	sizeof(struct template_file),
+	template_file_fields,
+	N_OF(template_file_fields),
+	NULL};
+
+/* What codec.h says of lists. */
+static_assert(sizeof(struct template_files) == sizeof(struct record_list) &&
+		      offsetof(struct template_files, at) ==
+			      offsetof(struct record_list, at) &&
+		      offsetof(struct template_files, n) ==
+			      offsetof(struct record_list, n),
+	      "a list");
 
 #define T(m) offsetof(struct template_rec, m)
 #define T_TEXT(k, m)                                                           \
@@ -194,11 +220,17 @@ static const struct field template_fields[] = {
 	{15, F_BOOL, T(has_config), 0, 0},
 	{16, F_U64, T(config_bytes), 0, TEMPLATE_CONFIG_BYTES_MAX},
 	{17, F_HASH, T(config_sha256), 0, HASH_BYTES},
+	/* In version 2 only. */
+	{18, F_LIST, T(files), 1, TEMPLATE_FILES_MAX},
 };
 
-static const struct record_type template_type = {
-	"template", 1, sizeof(struct template_rec), template_fields,
-	N_OF(template_fields)};
+/* One without files is written as version 1: the program that had no other
+ * reads it, too. */
+static const struct record_type template_types[] = {
+	{"template", 2, sizeof(struct template_rec), template_fields,
+	 N_OF(template_fields), &template_file_type},
+	{"template", 1, sizeof(struct template_rec), template_fields, 17, NULL},
+};
 
 #define F(m) offsetof(struct file_rec, m)
 #define F_STR(k, m)                                                            \
@@ -219,8 +251,9 @@ static const struct field file_fields[] = {
 	{10, F_BYTES, F(origin_path), 0, FILE_PATH_BYTES_MAX},
 };
 
-static const struct record_type file_type = {"file", 1, sizeof(struct file_rec),
-					     file_fields, N_OF(file_fields)};
+static const struct record_type file_type = {
+	"file", 1, sizeof(struct file_rec), file_fields, N_OF(file_fields),
+	NULL};
 
 #define K(m) offsetof(struct key_info, m)
 
@@ -232,8 +265,8 @@ static const struct field key_fields[] = {
 	{4, F_BOOL, K(is_enabled), 0, 0},
 };
 
-static const struct record_type key_type = {"key", 1, sizeof(struct key_info),
-					    key_fields, N_OF(key_fields)};
+static const struct record_type key_type = {
+	"key", 1, sizeof(struct key_info), key_fields, N_OF(key_fields), NULL};
 
 #define E(m) offsetof(struct event_rec, m)
 
@@ -245,7 +278,8 @@ static const struct field event_fields[] = {
 };
 
 static const struct record_type event_type = {
-	"event", 1, sizeof(struct event_rec), event_fields, N_OF(event_fields)};
+	"event", 1, sizeof(struct event_rec), event_fields, N_OF(event_fields),
+	NULL};
 
 /* By the version that it has; the newest is first. */
 static int decode_any(const struct record_type *types, size_t n, void *rec,
@@ -308,12 +342,12 @@ int snapshot_rec_decode(struct snapshot_rec *r, const void *cbor, size_t len)
 
 int template_rec_encode(const struct template_rec *r, struct bytes *out)
 {
-	return codec_encode(&template_type, r, out);
+	return codec_encode(&template_types[r->files.n ? 0 : 1], r, out);
 }
 
 int template_rec_decode(struct template_rec *r, const void *cbor, size_t len)
 {
-	return codec_decode(&template_type, r, cbor, len);
+	return decode_any(template_types, N_OF(template_types), r, cbor, len);
 }
 
 int file_rec_encode(const struct file_rec *r, struct bytes *out)

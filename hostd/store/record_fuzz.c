@@ -39,13 +39,18 @@ static void good(unsigned type, struct bytes *out)
 				 .name = "normalize",
 				 .version = 1,
 				 .base = "lbb/python"};
+	struct template_file two[2] = {{.id = "fil_a", .bytes = 3},
+				       {.id = "b"}};
 	struct file_rec f = {.id = "fil_a",
 			     .environment = "env",
 			     .graph = "main",
 			     .content_type = "text/plain",
 			     .origin_sandbox = "sbx_a"};
 
-	if (bytes_append(&c.result, "[1]", 3) ||
+	if (type == 5)
+		t.files = (struct template_files){two, 2};
+	if (bytes_append(&two[0].path, "in/a", 4) ||
+	    bytes_append(&c.result, "[1]", 3) ||
 	    bytes_append(&f.name, "a.csv", 5) ||
 	    (type == 0 && command_rec_encode(&c, out)) ||
 	    (type == 1 && sandbox_rec_encode(&s, out)) ||
@@ -55,6 +60,7 @@ static void good(unsigned type, struct bytes *out)
 	    (type == 5 && template_rec_encode(&t, out)) ||
 	    (type == 6 && file_rec_encode(&f, out)))
 		abort();
+	bytes_finish(&two[0].path);
 	file_rec_finish(&f);
 	command_rec_finish(&c);
 }
@@ -129,8 +135,15 @@ static void template(const struct bytes *in)
 		return;
 	if (template_rec_encode(&r, &out) ||
 	    template_rec_decode(&again, out.data, out.len) ||
-	    memcmp(&r, &again, sizeof(r)))
+	    memcmp(&r, &again, offsetof(struct template_rec, files)) ||
+	    again.files.n != r.files.n)
 		abort();
+	for (size_t i = 0; i < r.files.n; i++)
+		if (again.files.at[i].bytes != r.files.at[i].bytes ||
+		    again.files.at[i].path.len != r.files.at[i].path.len)
+			abort();
+	template_rec_finish(&again);
+	template_rec_finish(&r);
 	bytes_finish(&out);
 }
 

@@ -77,6 +77,8 @@ static void any_finish(const char *type, union any *r)
 		command_rec_finish(&r->command);
 	if (!strcmp(type, "file"))
 		file_rec_finish(&r->file);
+	if (!strcmp(type, "template"))
+		template_rec_finish(&r->template);
 }
 
 /* ---- samples ----------------------------------------------------------------
@@ -411,6 +413,21 @@ static void template_samples_write(void)
 
 	template_rec_encode(&t, &b);
 	sample_write("template.good.hex", "the second version of a name", &b);
+	b.len = 0;
+	t.files.at = calloc(2, sizeof(*t.files.at));
+	assert_non_null(t.files.at);
+	t.files.n = 2;
+	for (size_t i = 0; i < 2; i++) {
+		struct template_file *f = &t.files.at[i];
+
+		snprintf(f->id, sizeof(f->id), "fil_%c1b2", 'a' + (int)i);
+		f->sha256[0] = (uint8_t)(0xab + i);
+		f->bytes = i * 3145728;
+		bytes_append(&f->path, i ? "in/caf\xc3\xa9" : "data.csv", 8);
+	}
+	template_rec_encode(&t, &b);
+	template_files_finish(&t.files);
+	sample_write("template.good.files.hex", "with two Files", &b);
 	snprintf(s.name, sizeof(s.name), "nightly");
 	snprintf(s.labels, sizeof(s.labels), "{\"team\":\"a b\"}");
 	memcpy(s.template_name, t.name, sizeof(s.template_name));

@@ -49,7 +49,8 @@ static struct template_rec template_of(int n, const char *name,
 struct got {
 	struct answer a; /* first */
 	struct template_rec r;
-	char code[64], config[64];
+	char code[64], config[64], files[128];
+	size_t n_files;
 };
 
 static void keep(struct got *g, const struct template_rec *r)
@@ -57,6 +58,14 @@ static void keep(struct got *g, const struct template_rec *r)
 	if (!r)
 		return;
 	g->r = *r;
+	memset(&g->r.files, 0, sizeof(g->r.files));
+	g->n_files = r->files.n;
+	for (size_t i = 0; i < r->files.n; i++)
+		snprintf(g->files + strlen(g->files),
+			 sizeof(g->files) - strlen(g->files), "%s=%.*s:%llu ",
+			 r->files.at[i].id, (int)r->files.at[i].path.len,
+			 (const char *)r->files.at[i].path.data,
+			 (unsigned long long)r->files.at[i].bytes);
 	snprintf(g->code, sizeof(g->code), "%.*s", (int)r->code.len,
 		 (const char *)r->code.data);
 	snprintf(g->config, sizeof(g->config), "%.*s", (int)r->config.len,
@@ -199,6 +208,45 @@ static void each_save_is_a_version(void **state)
 	assert_int_equal(get_now("main", "sbt_1", true, &g), -ENOENT);
 	assert_int_equal(get_now("main", "nothing", false, &g), -ENOENT);
 	assert_int_equal(get_now("main", "", false, &g), -ENOENT);
+}
+
+/* Files are of the record: a list has them, too; without any it is one that the
+ * program before could read. */
+static void files_are_kept(void **state)
+{
+	struct store_page p = {
+		.environment = "env_a", .graph = "main", .limit = 10};
+	struct template_rec r = template_of(1, "sum", "one");
+	struct got g;
+
+	(void)state;
+	r.files.at = calloc(2, sizeof(*r.files.at));
+	assert_non_null(r.files.at);
+	r.files.n = 2;
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(r.files.at[i].id, ID_BYTES_MAX, "fil_%zu", i);
+		bytes_append(&r.files.at[i].path, i ? "b" : "in/a", i ? 1 : 4);
+		r.files.at[i].bytes = i + 7;
+	}
+	assert_int_equal(save_now(r, "k", 1, &g), 0);
+	assert_string_equal(g.files, "fil_0=in/a:7 fil_1=b:8 ");
+	assert_int_equal(save_now(template_of(2, "sum", "two"), "k2", 1, &g),
+			 0);
+	assert_int_equal(g.n_files, 0);
+	assert_page(&p, "sbt_2", false);
+	p.name = "sum";
+	assert_page(&p, "sbt_2 sbt_1", false);
+	fixture_close(&f);
+	assert_int_equal(raw_number(&f, "SELECT count(*) FROM template WHERE"
+					" instr(substr(rec, 2, 3), x'0001')"),
+			 1);
+	fixture_open(&f);
+	assert_int_equal(get_now("main", "sbt_1", false, &g), 0);
+	assert_string_equal(g.files, "fil_0=in/a:7 fil_1=b:8 ");
+	assert_string_equal(g.code, "one");
+	/* By its key. */
+	assert_int_equal(save_now(template_of(3, "sum", "one"), "k", 1, &g), 0);
+	assert_string_equal(g.files, "fil_0=in/a:7 fil_1=b:8 ");
 }
 
 static void a_key_saves_once(void **state)
@@ -366,6 +414,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_save_is_a_version, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(files_are_kept, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_key_saves_once, setup,
 						teardown),

@@ -226,12 +226,6 @@ static int save_exec(struct db *db, struct store_op *op)
 	return rc ? rc : key_add_row(db, &key);
 }
 
-static int bytes_copy(struct bytes *dst, const struct bytes *src)
-{
-	memset(dst, 0, sizeof(*dst));
-	return src->len ? bytes_append(dst, src->data, src->len) : 0;
-}
-
 /* NULL: no memory. */
 static struct saved_op *saved_new(const struct store_begin *b)
 {
@@ -258,10 +252,7 @@ int store_template_save(struct store *s, const struct store_begin *b,
 	o = saved_new(b);
 	if (!o)
 		return -ENOMEM;
-	o->rec = *r;
-	memset(&o->rec.config, 0, sizeof(o->rec.config));
-	if (bytes_copy(&o->rec.code, &r->code) ||
-	    bytes_copy(&o->rec.config, &r->config)) {
+	if (template_rec_copy(&o->rec, r)) {
 		saved_free(o);
 		return -ENOMEM;
 	}
@@ -368,14 +359,20 @@ static int list_row(const struct list_op *l, const struct query *q, void *rec)
 {
 	size_t len;
 	const void *cbor = q_blob_at(q, 1, &len);
+	int rc = template_rec_decode(rec, cbor, len);
 
 	(void)l;
-	if (!template_rec_decode(rec, cbor, len))
-		return 0;
+	if (!rc || rc == -ENOMEM)
+		return rc;
 	log_error("%s store: the template's record cannot be read; it is left "
 		  "out",
 		  q_text_at(q, 0));
 	return 1;
+}
+
+static void list_finish(void *rec)
+{
+	template_rec_finish(rec);
 }
 
 static void list_tell(const struct list_op *l)
@@ -389,6 +386,7 @@ static const struct list_kind list_kind = {
 		      " environment = ?2 AND graph = ?3",
 	.query = list_query,
 	.row = list_row,
+	.finish = list_finish,
 	.tell = list_tell,
 };
 

@@ -337,10 +337,13 @@ case("LBB-238: a null on purpose is sent", "update",
      json_body={"name": None, "idle_seconds": 60}, value="running")
 case("LBB-103: a template's fields by their names on the wire", "template",
      [answer(201, {"object": "template", "id": "sbt_1", "name": "n",
-                   "version": 1, "timeout_ms": 5})], n=1, value=["sbt_1", 5],
+                   "version": 1, "timeout_ms": 5, "files": [
+                       {"path": "in/a", "sha256": "ab", "id": "fil_1",
+                        "bytes": 3}]})], n=1, value=["sbt_1", 5],
      json_body={"name": "n", "base": "lbb/shell", "code": "x",
                 "limits": {"memory_mib": 2048}, "timeout_ms": 5,
-                "config": {"aB": 1}})
+                "config": {"aB": 1},
+                "files": [{"path": "in/a", "sha256": "ab"}]})
 case("LBB-257: deleting a File repeats its hash", "file_delete",
      [answer(200, {"deleted": True, "sha256": "ab"})], n=1, value=True,
      query="graph=main&sha256=ab&confirm=ab")

@@ -228,7 +228,9 @@ async def update(c, a):
 async def template(c, a):
     t = await c.sandboxes.templates.create(
         name="n", base="lbb/shell", code="x", limits={"memory_mib": 2048},
-        timeout_ms=5, config={"aB": 1})
+        timeout_ms=5, config={"aB": 1},
+        files=[{"path": "in/a", "sha256": "ab"}])
+    assert t.get("files", [{"bytes": 3}])[0]["bytes"] == 3, t
     return [t.id, t.timeout_ms]
 
 

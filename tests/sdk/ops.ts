@@ -170,7 +170,9 @@ const OPS: Record<string, (c: LbbClient, a: Args) => Promise<unknown>> = {
       limits: { memoryMib: 2048 },
       commandTimeoutMs: 5,
       config: { aB: 1 },
+      files: [{ path: "in/a", sha256: "ab" }],
     });
+    if (t.files && t.files[0]?.bytes !== 3) throw new Error("files");
     return [t.id, t.commandTimeoutMs];
   },
   write: async (c, a) =>

@@ -195,7 +195,11 @@ def refused():
             (dict(good, code=""), 400, "invalid_request", "code"),
             (dict(good, config="x" * (2**20 - 1)), 413,
              "sandbox_input_too_large", "config"),
-            (dict(good, files=[]), 400, "invalid_request", "files"),
+            (dict(good, files={}), 400, "invalid_request", "files"),
+            (dict(good, files=[{"path": "a", "sha256": "0" * 64}]), 404,
+             "file_not_found", "files[0].sha256"),
+            (dict(good, files=[{"path": "..", "sha256": "0" * 64}]), 400,
+             "sandbox_path_invalid", "files[0].path"),
             (dict(good, cpu=1), 400, "invalid_request", "cpu")):
         r = c.call("POST", TEMPLATES, body, key)
         equal((r.status, r.code, r.param), (status, code, param),

@@ -532,6 +532,95 @@ def starts():
     destroyed(c, other.json["id"])
 
 
+def saved(c, key=None, **more):
+    return c.call("POST", "/v1/sandboxes/templates",
+                  dict(name="with-files", base=SHELL, **more),
+                  key or new_key())
+
+
+def asked(c, wait_ms=0, **run):
+    """POST a run that may be without code; the reply, whatever it is."""
+    return c.call("POST", "/v1/sandboxes", {"run": run, "wait_ms": wait_ms},
+                  new_key())
+
+
+def ran(c, **run):
+    r = asked(c, 30000, **run)
+    assert r.status in (200, 202), r
+    return c.wait(r.json["command"])
+
+
+@case("LBB-71, LBB-103, LBB-106: Files of a saved template are there first")
+def template_files():
+    c = client(environment="templates")
+    f, g = uploaded(c, b"one\n", "data.txt"), uploaded(c, b"two two\n")
+    files = [{"path": "/workspace/in//a", "sha256": f["sha256"]},
+             {"path": "caf\u00e9", "id": g["id"]}]
+    code, key = "cat in/a caf\u00e9 | jq -Rs .", new_key()
+    r = saved(c, key, code=code, files=files)
+    equal(r.status, 201, r)
+    want = [{"path": "in/a", "sha256": f["sha256"], "id": f["id"],
+             "bytes": 4},
+            {"path": "caf\u00e9", "sha256": g["sha256"], "id": g["id"],
+             "bytes": 8}]
+    equal(r.json["files"], want)
+    t = r.json
+    got = c.call("GET", "/v1/sandboxes/templates", query={"limit": 1})
+    equal(got.json["data"][0]["files"], want)
+    # A version has its bytes, whatever has that name later; so has its key.
+    uploaded(c, b"changed\n", "data.txt")
+    equal(saved(c, key, code=code, files=files).json, t)
+    d.stop()
+    shared.clear()
+    c = client(environment="templates")
+    equal(saved(c, key, code=code, files=files).json, t)
+    refused(saved(c, key, code=code), 409, "idempotency_conflict",
+            "Idempotency-Key")
+    for which in ("with-files", t["id"]):
+        run = ran(c, template=which)
+        equal((run.status, run.result), ("succeeded", "one\ntwo two\n"), run)
+    # The call's are added, and come first where a path is of both.
+    run = ran(c, code="cat in/a new | jq -Rs .", template="with-files", files=[
+        {"path": "in/a", "sha256": g["sha256"]},
+        {"path": "new", "sha256": f["sha256"]}])
+    equal((run.status, run.result), ("succeeded", "two two\none\n"), run)
+    many = [{"path": f"p{i}", "sha256": f["sha256"]} for i in range(63)]
+    refused(asked(c, template="with-files", files=many), 400,
+            "invalid_request", "run.files")
+    refused(create(c, template="with-files", files=many), 400,
+            "invalid_request", "files")
+    b = hold(c, template="with-files", files=many[:62])
+    equal(said(c, b, "ls | wc -l; cat p* in/a caf\u00e9 | wc -c"), "64\n260\n")
+    # One that is gone refuses a start, until its bytes are there again.
+    equal(remove(c, g["sha256"]).status, 200)
+    r = create(c, template=t["id"])
+    refused(r, 404, "file_not_found", "template")
+    assert "files[1] of the template with-files" in json.dumps(r.json), r
+    refused(asked(c, template="with-files"), 404, "file_not_found",
+            "run.template")
+    refused(saved(c, code=code, files=files), 404, "file_not_found",
+            "files[1].id")
+    run = ran(c, template="with-files", files=[
+        {"path": "caf\u00e9", "sha256": f["sha256"]}])
+    equal((run.status, run.result), ("succeeded", "one\none\n"), run)
+    uploaded(c, b"two two\n")
+    # What goes on from a snapshot has its own, and gets none again.
+    said(c, b, "echo mine > in/a")
+    r = c.call("POST", "/v1/sandboxes/snapshots", {}, new_key(),
+               {"sandbox": b})
+    equal(r.status, 201, r)
+    other = c.call("POST", "/v1/sandboxes", {
+        "snapshot": r.json["id"], "wait_ms": 30000}, new_key())
+    equal((other.status, other.json["status"]), (201, "running"), other)
+    equal(said(c, other.json["id"], "cat in/a"), "mine\n")
+    destroyed(c, other.json["id"])
+    destroyed(c, b)
+    # The next version has none.
+    equal(saved(c, code="ls | jq -Rs .").json["files"], [])
+    equal(ran(c, template="with-files").result, "")
+    equal(ran(c, template=t["id"]).result, "one\ntwo two\n")
+
+
 @case("I2, I3, LBB-150: links, FIFOs, folders, devices as source; any bytes as path")
 def hostile_paths():
     c, b = box()
@@ -776,6 +865,17 @@ def cli():
     with open(script, "w") as f:
         f.write("cat note | wc -c")
     equal(ok("run", "--file", note_hash + ":note", script).strip(), "6")
+    ok("template", "save", "noted", script, "--file", note_hash + ":note")
+    equal(ok("run", "--template", "noted").strip(), "6")
+    shown = ok("template", "show", "noted")
+    assert note_hash in shown and "note" in shown, shown
+    p = hutch("template", "save", "noted", script, "--file", "note", env=env)
+    assert p.returncode == 64 and "HASH:PATH" in p.stderr, p
+    p = hutch("template", "save", "noted", script, "--file",
+              "0" * 64 + ":note", env=env)
+    assert p.returncode == 66 and "--file" in p.stderr, p
+    p = hutch("template", "show", "noted", "--file", h + ":x", env=env)
+    assert p.returncode == 64, p
     p = hutch("run", "--file", "note", script, env=env)
     assert p.returncode == 64 and "HASH:PATH" in p.stderr, p
     p = hutch("run", "--file", "0" * 64 + ":note", script, env=env)

@@ -231,7 +231,8 @@ static void add_limits(struct json_out *j, const struct source *s)
 int source_put_template(struct json_out *j, const struct source *s,
 			struct err *e)
 {
-	if (add_code(s, j, e) || add_json(j, "config", s->config, e))
+	if (add_code(s, j, e) || add_json(j, "config", s->config, e) ||
+	    source_put_seeds(j, &s->seeds, e))
 		return -1;
 	if (s->timeout_ms)
 		json_out_u64(j, "timeout_ms", s->timeout_ms);

@@ -29,8 +29,8 @@ int source_put_env(struct json_out *j, const struct opt_list *env,
 int source_put_labels(struct json_out *j, const struct opt_list *labels,
 		      struct err *e);
 
-/* What a template is saved from: code, unless file is NULL, config, limits and
- * time-out of `s`, as members. */
+/* What a template is saved from: code, unless file is NULL, config, Files,
+ * limits and time-out of `s`, as members. */
 int source_put_template(struct json_out *j, const struct source *s,
 			struct err *e);
 

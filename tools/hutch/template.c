@@ -1,5 +1,5 @@
 /*
- * hutch template: code, limits and config, saved to run by name.
+ * hutch template: code, limits, config and Files, saved to run by name.
  *
  * Each save of a name is a new version; `hutch run --template NAME` and `hutch
  * sandbox create --template NAME` take the newest one.
@@ -20,11 +20,14 @@ static const char help[] =
 	"       hutch template list [NAME]\n"
 	"       hutch template show [--code] NAME|ID\n"
 	"\n"
-	"A template is a base, and may have code, limits, a time-out and a "
-	"config.  Each save\n"
-	"of a name is a new version with an id of its own, which never "
-	"changes; a run by\n"
-	"name has the newest.  What the run itself is given comes first.\n"
+	"A template is a base, and may have code, limits, a time-out, a "
+	"config and Files of\n"
+	"the graph, which are in /workspace before anything runs.  Each save "
+	"of a name is a\n"
+	"new version with an id of its own, which never changes; a run by "
+	"name has the\n"
+	"newest.  What the run itself is given comes first; its --file are "
+	"added.\n"
 	"\n"
 	"list shows the newest version of each name, and the bases; with NAME "
 	"all versions\n"
@@ -33,7 +36,8 @@ static const char help[] =
 	"  hutch template save normalize norm.py --memory 2048 --config "
 	"'{\"unit\": \"cm\"}'\n"
 	"  hutch run --template normalize --input '[1, 2, 3]'\n"
-	"  hutch template save box --base lbb/shell --vcpus 2\n"
+	"  hutch template save box --base lbb/shell --vcpus 2 --file "
+	"HASH:data.csv\n"
 	"  hutch template list\n"
 	"  hutch template show --code normalize > norm.py\n";
 
@@ -214,6 +218,9 @@ int cmd_template(struct cli *c, int argc, char **argv)
 		 "lbb/python, lbb/node or lbb/shell; or as FILE says", "save"},
 		{"config", "JSON", OPT_TEXT, &v.source.config, 0, 0,
 		 "config of run(), or @FILE", "save"},
+		{"file", "HASH:PATH", OPT_LIST, &v.source.seeds, 0, 0,
+		 "a File of the graph (hutch file) in /workspace; many times",
+		 "save"},
 		{"timeout", "TIME", OPT_TIME, &v.source.timeout_ms, 1,
 		 ENGINE_TIMEOUT_MS_MAX,
 		 "seconds, or with a unit: 1500ms 90s 60m; default 60", "save"},

@@ -178,6 +178,24 @@ void lbb_put_snapshot(struct json_out *j, const struct snapshot_rec *s)
 	json_out_end(j, '}');
 }
 
+/* Where they are put, and what they were when it was saved. */
+static void put_template_files(struct json_out *j,
+			       const struct template_files *files)
+{
+	json_out_begin(j, "files", '[');
+	for (size_t i = 0; i < files->n; i++) {
+		const struct template_file *f = &files->at[i];
+
+		json_out_begin(j, NULL, '{');
+		json_out_text(j, "path", f->path.data, f->path.len);
+		put_hash(j, "sha256", f->sha256);
+		json_out_str(j, "id", f->id);
+		json_out_u64(j, "bytes", f->bytes);
+		json_out_end(j, '}');
+	}
+	json_out_end(j, ']');
+}
+
 /* Code and config only where one is read by itself. */
 void lbb_put_template(struct json_out *j, const struct template_rec *t,
 		      bool with_code)
@@ -204,8 +222,7 @@ void lbb_put_template(struct json_out *j, const struct template_rec *t,
 		json_out_null(j, "config");
 	json_out_u64(j, "config_bytes", t->config_bytes);
 	put_hash(j, "config_sha256", t->config_sha256);
-	json_out_begin(j, "files", '[');
-	json_out_end(j, ']');
+	put_template_files(j, &t->files);
 	json_out_time(j, "created_at", t->created_ms);
 	json_out_end(j, '}');
 }

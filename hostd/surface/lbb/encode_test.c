@@ -281,6 +281,8 @@ static void test_template(void **state)
 	json_out_finish(&out);
 }
 
+#define AB "abababababababababababababababab"
+
 static void test_saved(void **state)
 {
 	struct template_rec t = {.id = "sbt_1",
@@ -298,6 +300,13 @@ static void test_saved(void **state)
 	(void)state;
 	bytes_append(&t.code, "a\"\xc3\xbc", 4);
 	bytes_append(&t.config, "{\"a\": 1.00}", 11);
+	t.files.at = calloc(1, sizeof(*t.files.at));
+	assert_non_null(t.files.at);
+	t.files.n = 1;
+	snprintf(t.files.at[0].id, ID_BYTES_MAX, "fil_1");
+	memset(t.files.at[0].sha256, 0xab, HASH_BYTES);
+	t.files.at[0].bytes = UINT64_C(1) << 40;
+	bytes_append(&t.files.at[0].path, "in/\"a\"", 6);
 	for (int with = 0; with < 2; with++) {
 		struct json_span v;
 
@@ -310,7 +319,8 @@ static void test_saved(void **state)
 		is("is_base", "false");
 		is("version", "2");
 		is("code_bytes", "3");
-		is("files", "[]");
+		is("files", "[{\"path\":\"in/\\\"a\\\"\",\"sha256\":\"" AB AB
+			    "\",\"id\":\"fil_1\",\"bytes\":1099511627776}]");
 		assert_int_equal(json_at(root, "code", &v), with);
 		assert_int_equal(json_at(root, "config", &v), with);
 	}
@@ -325,6 +335,7 @@ static void test_saved(void **state)
 	is("code", "null");
 	is("config", "null");
 	is("code_sha256", "null");
+	is("files", "[]");
 	json_out_finish(&out);
 }
 

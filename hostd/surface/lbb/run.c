@@ -66,7 +66,7 @@ static void name_param(struct err *e)
 {
 	static const char *const inside[] = {
 		"code",	    "input",   "config",     "env",
-		"template", "limits.", "timeout_ms", "files["};
+		"template", "limits.", "timeout_ms", "files"};
 	char old[ERR_PARAM_BYTES_MAX];
 
 	memcpy(old, e->param, sizeof(old));

@@ -77,21 +77,11 @@ static int save_name(void *ctx, const char *path, struct json_span v,
 	return decode_string(path, v, &w->name, e);
 }
 
-static int not_yet(void *ctx, const char *path, struct json_span v,
-		   struct err *e)
-{
-	(void)ctx;
-	(void)v;
-	return err_set(e, ERR_INVALID_REQUEST, path,
-		       "%s cannot be given to a template in this version",
-		       path);
-}
-
 static const struct decode_field fields[] = {
 	{"name", save_name},	 {"base", work_template},
 	{"code", work_code},	 {"limits", work_limits},
 	{"config", work_config}, {"timeout_ms", work_timeout},
-	{"files", not_yet},
+	{"files", work_files},
 };
 
 static void on_template(void *ctx, const struct err *e,
@@ -140,6 +130,8 @@ static int save_decode(struct request *r, const struct work *w,
 		.config_len = w->config_len,
 		.limits = w->limits,
 		.timeout_ms = w->timeout_ms,
+		.seeds = w->seeds,
+		.n_seeds = w->n_seeds,
 	};
 	return work_hash(r, body, NULL, spec->request_hash, e);
 }

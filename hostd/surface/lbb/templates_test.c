@@ -37,6 +37,7 @@ static struct json_span root;
 static struct template_spec spec;
 static struct update_spec update;
 static char kept[4][80];
+static struct seed seeds[ENGINE_FILES_AT_START_MAX];
 static bool is_asked, is_name_only;
 /* How many saved ones there are: ids sbt_N ... sbt_1. */
 static size_t n_saved;
@@ -62,6 +63,9 @@ int engine_template_save(struct engine *e, const struct caller *who,
 	keep(kept[1], s->base, strlen(s->base));
 	keep(kept[2], s->code, s->code_len);
 	keep(kept[3], s->config, s->config_len);
+	assert_true(s->n_seeds <= N_OF(seeds));
+	if (s->n_seeds)
+		memcpy(seeds, s->seeds, s->n_seeds * sizeof(*seeds));
 	fn(ctx, NULL, &r);
 	return 0;
 }
@@ -261,6 +265,8 @@ static void is(const char *at, const char *want)
 
 /* ---- save ------------------------------------------------------------- */
 
+#define SHA "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 static void saves(void **state)
 {
 	uint8_t hash[HASH_BYTES];
@@ -286,6 +292,18 @@ static void saves(void **state)
 	assert_string_equal(kept[3], "{ \"unit\" : 1.00 }");
 	assert_int_equal(spec.limits.memory_mib, 2048);
 	assert_int_equal(spec.timeout_ms, 3600000);
+	assert_memory_not_equal(hash, spec.request_hash, HASH_BYTES);
+	assert_int_equal(spec.n_seeds, 0);
+	ask(lbb_template_save, NULL,
+	    "{\"base\":\"lbb/python\",\"name\":\"normalize\",\"files\":[{"
+	    "\"path\":\"/workspace/in//a\",\"sha256\":\"" SHA "\"},"
+	    "{\"id\":\"fil_a1\",\"path\":\"caf\\u00e9\"}]}");
+	assert_int_equal(spec.n_seeds, 2);
+	assert_string_equal(seeds[0].path.text, "in/a");
+	assert_int_equal(seeds[0].file.sha256[31], 0xef);
+	assert_string_equal(seeds[0].file.id, "");
+	assert_string_equal(seeds[1].path.text, "caf\xc3\xa9");
+	assert_string_equal(seeds[1].file.id, "fil_a1");
 	assert_memory_not_equal(hash, spec.request_hash, HASH_BYTES);
 	/* The order of members makes no other request. */
 	ask(lbb_template_save, NULL,
@@ -319,7 +337,21 @@ static void refuses_saves(void **state)
 		 ERR_LIMITS_INVALID},
 		{SAVE "\"limits\":{\"cpus\":1}}", "limits.cpus",
 		 ERR_INVALID_REQUEST},
-		{SAVE "\"files\":[]}", "files", ERR_INVALID_REQUEST},
+		{SAVE "\"files\":{}}", "files", ERR_INVALID_REQUEST},
+		{SAVE "\"files\":[7]}", "files[0]", ERR_INVALID_REQUEST},
+		{SAVE "\"files\":[{\"path\":\"a\"}]}", "files[0]",
+		 ERR_INVALID_REQUEST},
+		{SAVE "\"files\":[{\"path\":\"a\",\"id\":\"sbx_1\"}]}",
+		 "files[0].id", ERR_INVALID_REQUEST},
+		{SAVE "\"files\":[{\"path\":\"a\",\"sha256\":\"AB\"}]}",
+		 "files[0].sha256", ERR_INVALID_REQUEST},
+		{SAVE "\"files\":[{\"path\":\"../a\",\"id\":\"fil_1\"}]}",
+		 "files[0].path", ERR_PATH_INVALID},
+		{SAVE "\"files\":[{\"path\":\".\",\"id\":\"fil_1\"}]}",
+		 "files[0].path", ERR_PATH_INVALID},
+		{SAVE "\"files\":[{\"path\":\"a\",\"id\":\"fil_1\"},"
+		      "{\"path\":\"./a\",\"id\":\"fil_2\"}]}",
+		 "files[1]", ERR_INVALID_REQUEST},
 		{SAVE "\"env\":{}}", "env", ERR_INVALID_REQUEST},
 		{SAVE "\"version\":2}", "version", ERR_INVALID_REQUEST},
 	};

@@ -151,6 +151,8 @@ class LogRecord(Record):
 
 
 class TemplateRecord(Record):
+    """A version of a saved template, or a base, which has no `files`."""
+
     id: str | None
     name: str
     is_base: bool
@@ -160,6 +162,8 @@ class TemplateRecord(Record):
     config: Any
     limits: Limits
     timeout_ms: int
+    #: path, sha256, id and bytes of each
+    files: list[dict[str, Any]]
     _parts = {"limits": Limits}
 
 

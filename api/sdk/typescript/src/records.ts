@@ -125,6 +125,14 @@ export interface Log {
   truncated: boolean;
 }
 
+/** A File that sandboxes of a saved template begin with. */
+export interface TemplateFile {
+  path: string;
+  sha256: string;
+  id: string;
+  bytes: number;
+}
+
 export interface TemplateRecord {
   object: "template";
   id: string | null;
@@ -136,6 +144,8 @@ export interface TemplateRecord {
   config?: unknown;
   limits: Limits;
   commandTimeoutMs: number;
+  /** Of a saved one. */
+  files?: TemplateFile[];
   createdAt?: string | null;
 }
 
