@@ -259,3 +259,12 @@ void slot_signal(struct slot *s, int sig)
 		p = end + 1;
 	}
 }
+
+pid_t slot_process(const struct slot *s)
+{
+	char text[FILE_BYTES_MAX];
+
+	if (text_read(s->procs, text, sizeof(text)) <= 0)
+		return 0;
+	return (pid_t)strtol(text, NULL, 10);
+}

@@ -70,6 +70,8 @@ void slot_leave(struct slot *s);
 bool slot_is_empty(const struct slot *s);
 int slot_kill(struct slot *s); /* SIGKILL to all that live in it */
 void slot_signal(struct slot *s, int sig);
+/* The first of its processes, as init sees it; 0 = none. */
+pid_t slot_process(const struct slot *s);
 
 /* Value of "key N" in a flat keyed file's text; false = no such key. */
 bool cgroup_value(const char *text, const char *key, uint64_t *ret);

@@ -136,6 +136,7 @@ static void finish(struct command *c)
 		loop_unwatch(&c->g->loop, &c->channel.watch);
 		fd_close(&c->channel.watch.fd);
 	}
+	fd_close(&c->stat_fd);
 	if (!c->number || c->is_foreign)
 		c->is_over = true;
 	if (c->done)
@@ -298,7 +299,7 @@ struct command *command_new(struct guest *g, enum cmd_kind kind,
 	c->kind = kind;
 	c->number = number;
 	c->tag = ++g->commands.last_tag;
-	c->slot = -1;
+	c->slot = c->stat_fd = -1;
 	c->channel.watch.fd = -1;
 	c->deadline.fn = on_deadline;
 	c->holders.fn = on_holders;
@@ -314,6 +315,7 @@ static void command_free(struct command *c)
 {
 	list_remove(&c->node);
 	c->g->commands.n--;
+	fd_close(&c->stat_fd);
 	for (int i = 0; i < 2; i++)
 		stream_finish(&c->out[i]);
 	bytes_finish(&c->request);

@@ -90,6 +90,7 @@ struct command {
 	bool is_forked;	 /* a runner that one made */
 	bool is_spare;	 /* an interpreter that waited for it (spare.h) */
 	pid_t pid;	 /* as the nest sees it */
+	int stat_fd;	 /* of one that waits (dying.h), or -1; owned */
 
 	struct stream out[2];
 	struct watch watch[2];

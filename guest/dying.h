@@ -18,4 +18,13 @@
  */
 bool process_is_dying(pid_t pid, int *ret_status);
 
+/* /proc/PID/stat of one that lives: a descriptor, or -1. */
+int process_stat_open(pid_t pid);
+/*
+ * Was it told to die, or has it begun to?  From the moment on when kill(2)
+ * returns, while what it holds open still looks as if it lived.  `stat_fd` is
+ * of process_stat_open; -1: false.
+ */
+bool process_was_killed(int stat_fd);
+
 #endif

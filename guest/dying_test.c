@@ -98,6 +98,28 @@ static void alive(void **state)
 	}
 }
 
+static void told_to_die(void **state)
+{
+	pid_t pid = child(lives);
+	int fd = process_stat_open(pid), status;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_false(process_was_killed(-1));
+	nap_ms(50);
+	assert_false(process_was_killed(fd));
+	kill(pid, SIGSTOP);
+	assert_false(process_was_killed(fd));
+	kill(pid, SIGKILL);
+	assert_true(process_was_killed(fd));
+	wait_dead(pid);
+	assert_true(process_was_killed(fd));
+	reap(pid, &status);
+	assert_true(process_was_killed(fd));
+	close(fd);
+	assert_int_equal(process_stat_open(pid), -1);
+}
+
 static void dead(void **state)
 {
 	static const struct {
@@ -162,6 +184,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(alive),
+		cmocka_unit_test(told_to_die),
 		cmocka_unit_test(dead),
 		cmocka_unit_test(told_before_wait),
 	};

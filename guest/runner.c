@@ -1,5 +1,6 @@
 /* Waiting interpreters; see runner.h. */
 #include "runner.h"
+#include "dying.h"
 #include "exec.h"
 #include "fd.h"
 #include "guest.h"
@@ -229,7 +230,7 @@ static struct command *runner_waiting(const struct guest *g)
 		struct command *c = container_of(n, struct command, node);
 
 		if (c->kind == CMD_RUNNER && c->state == CMD_WARM &&
-		    !c->is_in_prep)
+		    !c->is_in_prep && !process_was_killed(c->stat_fd))
 			return c;
 		if (c->kind == CMD_RUNNER && c->state == CMD_ARMED &&
 		    runner_lane_is_free(c))
@@ -306,9 +307,13 @@ void runner_warm(struct command *c)
 void runner_moved(struct command *c)
 {
 	struct guest *g = c->g;
+	pid_t pid = slot_process(&g->cg.slots[c->slot]);
 	struct list *n, *tmp;
 
 	c->is_in_prep = false;
+	fd_close(&c->stat_fd);
+	if (pid > 0)
+		c->stat_fd = process_stat_open(pid);
 	slot_mark(&g->cg.slots[c->slot]);
 	/* What it printed while it started is nobody's. */
 	for (int i = 0; i < 2; i++) {

@@ -1,5 +1,6 @@
 /* Interpreters that wait for their command line; see spare.h. */
 #include "spare.h"
+#include "dying.h"
 #include "exec.h"
 #include "fd.h"
 #include "guest.h"
@@ -139,7 +140,7 @@ static struct command *waiting(const struct guest *g)
 		struct command *c = container_of(n, struct command, node);
 
 		if (is_free(c) && c->state == CMD_WARM && !c->is_in_prep &&
-		    !c->has_exited)
+		    !c->has_exited && !process_was_killed(c->stat_fd))
 			return c;
 	}
 	return NULL;

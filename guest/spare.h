@@ -14,9 +14,9 @@
  *   spare -> init   the channel's end: started; or FAILED, errno and step
  *
  * It is the command's process in all: child of the nest, its own session, pipes
- * and group, nobody's fork.  It shares the uid of user code, which can end it;
- * one that was killed looks like one that waits until the kernel has freed its
- * memory.  So a command that was sent to one and not read is asked for again.
+ * and group, nobody's fork.  It shares the uid of user code, which can end it:
+ * one that was killed is not taken (dying.h), and a command that one was sent
+ * and did not read is asked for again.
  */
 #ifndef HUTCH_GUEST_SPARE_H
 #define HUTCH_GUEST_SPARE_H

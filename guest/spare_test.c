@@ -6,6 +6,7 @@
 #include "session_fixture.h"
 #include "spare.c"
 #include <signal.h>
+#include <sys/wait.h>
 
 struct made {
 	struct fixture *f;
@@ -197,6 +198,29 @@ static void death_of_one(void **state)
 	made_finish(&y);
 }
 
+/* Killed before, as its process shows, and its channel does not. */
+static void what_was_killed_is_not_asked(void **state)
+{
+	struct made y = made(*state);
+	char text[4096], input[16];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	y.spare->stat_fd = process_stat_open(pid);
+	assert_true(y.spare->stat_fd >= 0);
+	kill(pid, SIGKILL);
+	EXEC(y.f, 4, NULL, "python3", "a.py", "x");
+	assert_int_equal(y.spare->number, 0);
+	assert_int_equal(y.spare->state, CMD_WARM);
+	assert_false(
+		request_read(&y, text, sizeof(text), input, sizeof(input)));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	made_finish(&y);
+}
+
 /* Killed before, and the kernel was still at its memory: its channel was not
  * broken yet. */
 static void dies_unread(struct fixture *f, bool is_told_first)
@@ -317,6 +341,7 @@ int main(void)
 		TEST(long_ones_are_left_to_exec),
 		TEST(its_failure_is_the_commands),
 		TEST(death_of_one),
+		TEST(what_was_killed_is_not_asked),
 		TEST(what_a_dying_one_got_is_asked_for_again),
 		TEST(also_when_its_end_is_told_before),
 		TEST(two_that_die),

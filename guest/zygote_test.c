@@ -2,9 +2,11 @@
  * The zygote's dealings with init: asked, obeyed, dead, and spoken for by user
  * code.  The test is zygote, runners and nest at once; no process is started.
  */
+#include "dying.h"
 #include "refill.h"
 #include "session_fixture.h"
 #include "zygote.c"
+#include <sys/wait.h>
 
 #define RUNNERS_WAITING 3
 
@@ -270,6 +272,37 @@ static void the_set_waits_in_the_snapshot(void **state)
 	family_finish(&y);
 }
 
+/* A run is for one that lives, whatever its channel looks like. */
+static void a_killed_one_gets_no_run(void **state)
+{
+	static const uint8_t run[] = {0xa1, 0x01, 0x41, 'x'};
+	struct family y = family(*state);
+	struct guest *g = &y.f->g;
+	struct command *killed = command_new(g, CMD_RUNNER, 0);
+	struct command *lives = command_new(g, CMD_RUNNER, 0);
+	int theirs[2];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	killed->state = lives->state = CMD_WARM;
+	assert_int_equal(runner_channel_make(killed, &theirs[0]), 0);
+	assert_int_equal(runner_channel_make(lives, &theirs[1]), 0);
+	killed->stat_fd = process_stat_open(pid);
+	lives->stat_fd = process_stat_open(getpid());
+	kill(pid, SIGKILL);
+	send_frame(y.f, GP_RUN, 1, run, sizeof(run));
+	assert_int_equal(killed->number, 0);
+	assert_int_equal(lives->number, 1);
+	assert_int_equal(lives->state, CMD_RUNNING);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	fd_close(&theirs[0]);
+	fd_close(&theirs[1]);
+	family_finish(&y);
+}
+
 /* After a run: at once when none waits, else when the sandbox is idle. */
 static void the_set_is_refilled(void **state)
 {
@@ -325,6 +358,7 @@ int main(void)
 		TEST(what_is_not_its_to_say),
 		TEST(the_set_waits_in_the_snapshot),
 		TEST(the_set_is_refilled),
+		TEST(a_killed_one_gets_no_run),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
