@@ -24,7 +24,7 @@ from scenario import Failed, check, ended
 MEM_MIB = 256
 LIMIT_BYTES = 128 << 20
 FORK_S = 120  # a runner by fork, where the kernel is interpreted
-IDLE_S = 180  # until what was used is made again
+IDLE_S = 400  # until what was used is made again
 WHO = """
 import os, random, sys, uuid
 def run(i, c):
@@ -182,7 +182,7 @@ def until_one_waits(g):
         c = ended(g.exec(["bash", "-c", "for f in $(grep -ls spare.so "
                           "/proc/[0-9]*/maps); do read -r x <${f%maps}cgroup;"
                           " [[ $x != */user/* ]] || echo $f; done"],
-                         timeout=120), "exited")
+                         timeout=320, timeout_ms=300000), "exited")
         if c.stdout:
             return
     raise Failed("no interpreter waits")
