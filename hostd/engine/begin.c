@@ -13,7 +13,8 @@
  *                 record however full the host is.  Unknown: admission is
  *                 asked once more (those before this one in the store's queue
  *                 may have given their places back), then the call is refused
- *                 and the key is not burnt.
+ *                 and the key is not burnt.  The same of what cannot begin
+ *                 for another reason (is_refused, fill_check).
  */
 #include "../clock.h"
 #include "engine_priv.h"
@@ -220,7 +221,7 @@ static void write_first(struct begin *g)
 
 static int begin_admit(struct begin *g)
 {
-	if (g->makes_box && fill_check(g->box, &g->refusal))
+	if (g->is_refused || (g->makes_box && fill_check(g->box, &g->refusal)))
 		return -1;
 	return g->makes_box ? admit(g->box->e, g->box, &g->refusal)
 			    : admit_command(g->cmd, &g->refusal);

@@ -86,6 +86,7 @@ struct begin {
 	char key[IDEMPOTENCY_KEY_BYTES_MAX + 1]; /* "" = none of its own */
 	uint8_t request_hash[HASH_BYTES];
 	struct err refusal;
+	bool is_refused; /* whatever room there is, unless the key is known */
 };
 
 /*

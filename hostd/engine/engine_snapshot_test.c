@@ -297,6 +297,53 @@ static void many_begin_from_one(void **state)
 	assert_int_equal(x.sbx.incarnation, 3);
 }
 
+static void known_by_its_key(const struct call *first, const char *snapshot)
+{
+	struct call x;
+
+	call_from(&x, snapshot, "k1");
+	call_wait(&x);
+	assert_int_equal(x.err.code, ERR_NONE);
+	assert_string_equal(x.sbx.id, first->sbx.id);
+	assert_int_equal(x.sbx.status, SBX_DESTROYED);
+}
+
+/* LBB-23: what it began from is not asked for before the key is. */
+static void a_key_outlives_the_snapshot(void **state)
+{
+	struct call c, kid, x;
+	struct snap_call s, t;
+
+	(void)state;
+	env.e->pool.max = 0;
+	begin_held(&c, "k");
+	take(&s, c.sbx.id, "s");
+	call_from(&kid, s.rec.id, "k1");
+	fake_bound(1);
+	call_wait(&kid);
+	call_delete(&x, kid.sbx.id);
+	call_wait(&x);
+	env_settle();
+	/* The images are others since, or cannot be read. */
+	fake.image_more = 1;
+	known_by_its_key(&kid, s.rec.id);
+	call_from(&x, s.rec.id, "k2");
+	call_wait(&x);
+	assert_int_equal(x.err.code, ERR_UNAVAILABLE);
+	assert_non_null(strstr(x.err.text, "not there any more"));
+	fake.image_more = 0;
+	fake.hashes_rc = -ENOENT;
+	known_by_its_key(&kid, s.rec.id);
+	fake.hashes_rc = 0;
+	/* It is deleted. */
+	assert_int_equal(read_one(&t, s.rec.id, true), ERR_NONE);
+	known_by_its_key(&kid, s.rec.id);
+	call_from(&x, s.rec.id, "k2");
+	call_wait(&x);
+	assert_int_equal(x.err.code, ERR_SNAPSHOT_NOT_FOUND);
+	assert_int_equal(fake.n_vms, 2);
+}
+
 static void from_what_cannot_be(void **state)
 {
 	struct snap_call s;
@@ -437,11 +484,17 @@ static void ends_in_the_middle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(one_is_taken_and_read),  TEST(stop_and_another_one_wait),
-		TEST(of_a_stopped_one),	      TEST(what_fails_changes_nothing),
-		TEST(of_what_cannot_be),      TEST(it_outlives_its_sandbox),
-		TEST(many_begin_from_one),    TEST(from_what_cannot_be),
-		TEST(limits_are_asked_first), TEST(what_is_promised_counts),
+		TEST(one_is_taken_and_read),
+		TEST(stop_and_another_one_wait),
+		TEST(of_a_stopped_one),
+		TEST(what_fails_changes_nothing),
+		TEST(of_what_cannot_be),
+		TEST(it_outlives_its_sandbox),
+		TEST(many_begin_from_one),
+		TEST(from_what_cannot_be),
+		TEST(a_key_outlives_the_snapshot),
+		TEST(limits_are_asked_first),
+		TEST(what_is_promised_counts),
 		TEST(ends_in_the_middle),
 	};
 

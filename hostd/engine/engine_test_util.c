@@ -34,9 +34,9 @@ int template_hashes(struct link *l, const char *base, uint8_t image[HASH_BYTES],
 {
 	(void)l;
 	(void)base;
-	memset(image, 0x11, HASH_BYTES);
+	memset(image, 0x11 + fake.image_more, HASH_BYTES);
 	memset(kernel, 0x22, HASH_BYTES);
-	return 0;
+	return fake.hashes_rc;
 }
 
 void vm_spec_cost(const struct vm_spec *spec, uint64_t *ret_ram_bytes,

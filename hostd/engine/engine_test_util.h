@@ -45,6 +45,8 @@ struct fake {
 	struct vm vms[FAKE_VMS_MAX];
 	int n_vms;
 	const char *create_error; /* vm_create refuses with it */
+	int hashes_rc;		  /* of template_hashes */
+	uint8_t image_more;	  /* another image than at first */
 	int run_rc;
 	uint64_t ram_bytes, disk_bytes; /* cost of each */
 	bool is_slow_to_go;		/* gone only by fake_gone */

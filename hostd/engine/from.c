@@ -6,7 +6,8 @@
  * read as it is now: the newest version.  So the call's key is looked for in
  * the same look at the store, and comes first: a call that is sent again finds
  * its record, whatever was saved since.  A held sandbox keeps the id of its
- * version, and code in it is read by that.
+ * version, and code in it is read by that.  A snapshot has one id, so the key
+ * is looked for only when there is no such snapshot any more.
  *
  * What was asked is borrowed from the call, which stays until its waiter is
  * answered or given up (is_cancelled); after that nobody looks at it.
@@ -22,6 +23,7 @@ struct ask {
 	struct caller who;
 	struct from from;
 	char template_id[ID_BYTES_MAX]; /* COMMAND: its sandbox may go */
+	struct err refusal;		/* SNAPSHOT: unless the key is known */
 };
 
 bool template_is_saved(const char *name)
@@ -189,6 +191,50 @@ static struct box *snapshot_new(struct ask *a, const struct snapshot_rec *r)
 	return b;
 }
 
+static void on_key(void *ctx, int rc, const struct store_found *f)
+{
+	struct ask *a = ctx;
+	struct engine *e = a->e;
+	struct waiter *w = a->w;
+
+	w->is_reading = false;
+	if (w->is_cancelled || e->is_ending) {
+		err_set(&a->refusal, ERR_UNAVAILABLE, NULL, NULL);
+		waiter_refuse(w, &a->refusal);
+	} else if (is_joined(a)) {
+		;
+	} else if (!rc && f->is_found) {
+		found(a, f);
+	} else {
+		waiter_refuse(w, &a->refusal);
+	}
+	free(a);
+	engine_op_end(e);
+}
+
+/* It cannot begin; was it made before, with the same key? */
+static void refuse_unless_known(struct ask *a, int rc)
+{
+	const struct store_begin key = key_of(a);
+
+	if (rc == -ENOENT)
+		err_set(&a->refusal, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
+			"There is no snapshot %s in graph %s of environment "
+			"%s.",
+			a->from.which, a->who.graph, a->who.environment);
+	else
+		store_error(&a->refusal, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
+			    a->from.which, rc);
+	rc = store_key_find(a->e->store, &key, on_key, a);
+	if (!rc) {
+		a->w->is_reading = true;
+		engine_op_begin(a->e);
+		return;
+	}
+	waiter_refuse(a->w, &a->refusal);
+	free(a);
+}
+
 static void on_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 {
 	struct ask *a = ctx;
@@ -200,20 +246,16 @@ static void on_snapshot(void *ctx, int rc, struct snapshot_rec *r)
 	w->is_reading = false;
 	if (w->is_cancelled || e->is_ending) {
 		err_set(&err, ERR_UNAVAILABLE, NULL, NULL);
-	} else if (rc == -ENOENT) {
-		err_set(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
-			"There is no snapshot %s in graph %s of environment "
-			"%s.",
-			a->from.which, a->who.graph, a->who.environment);
-	} else if (rc) {
-		store_error(&err, ERR_SNAPSHOT_NOT_FOUND, "snapshot",
-			    a->from.which, rc);
-	}
-	if (err.code)
 		waiter_refuse(w, &err);
-	else if (!is_joined(a))
+		free(a);
+	} else if (is_joined(a)) {
+		free(a);
+	} else if (rc) {
+		refuse_unless_known(a, rc);
+	} else {
 		box_begin(snapshot_new(a, r), w, WAIT_SANDBOX_STARTED, wait_ms);
-	free(a);
+		free(a);
+	}
 	engine_op_end(e);
 }
 

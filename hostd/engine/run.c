@@ -56,12 +56,12 @@ bool call_is_joined(struct engine *e, const struct caller *who,
 	return true;
 }
 
-/* The images that it will run; false = they cannot be read, or are not those of
- * its snapshot, and the waiter is refused. */
-static bool has_images(struct box *b, struct waiter *w)
+/* The images that it will run.  They cannot be read, or are not those of its
+ * snapshot: it is refused, unless its key is known. */
+static void images_find(struct box *b)
 {
 	uint8_t image[HASH_BYTES], kernel[HASH_BYTES];
-	struct err err = {0};
+	struct begin *g = &b->begin;
 
 	if (!template_hashes(b->e->link, b->spec.base, image, kernel)) {
 		if (!*b->from.id) {
@@ -70,20 +70,18 @@ static bool has_images(struct box *b, struct waiter *w)
 		}
 		if (!memcmp(image, b->rec.image_sha256, HASH_BYTES) &&
 		    !memcmp(kernel, b->rec.kernel_sha256, HASH_BYTES))
-			return true;
-		err_set(&err, ERR_UNAVAILABLE, "snapshot",
+			return;
+		err_set(&g->refusal, ERR_UNAVAILABLE, "snapshot",
 			"The images that the snapshot %s was taken with are "
 			"not there any more.",
 			b->from.id);
-		waiter_refuse(w, &err);
-		return false;
+	} else {
+		err_set(&g->refusal, ERR_UNAVAILABLE, NULL,
+			"The images of %s cannot be read on this host; its "
+			"operator finds out why with hutch doctor.",
+			b->spec.base);
 	}
-	err_set(&err, ERR_UNAVAILABLE, NULL,
-		"The images of %s cannot be read on this host; its operator "
-		"finds out why with hutch doctor.",
-		b->spec.base);
-	waiter_refuse(w, &err);
-	return false;
+	g->is_refused = true;
 }
 
 static void expires_in(struct box *b, uint32_t seconds)
@@ -97,15 +95,14 @@ void box_begin(struct box *b, struct waiter *w, enum wait_for what,
 {
 	if (!b) {
 		refuse_no_memory(w);
-	} else if (!has_images(b, w)) {
-		box_discard(b);
-	} else {
-		waiter_join(w, b, b->begin.cmd, what, wait_ms);
-		if (b->fill)
-			fill_open(b);
-		else
-			begin_start(&b->begin);
+		return;
 	}
+	images_find(b);
+	waiter_join(w, b, b->begin.cmd, what, wait_ms);
+	if (b->fill)
+		fill_open(b);
+	else
+		begin_start(&b->begin);
 }
 
 /* ---- one call ----------------------------------------------------------- */
