@@ -361,9 +361,14 @@ static void stream_body(struct request *r, const char *data, size_t len)
 	if (rc < 0) {
 		r->sink = NULL;
 		stop_reading(r, &e);
+		request_wake(r); /* nobody else would */
 		request_release(r);
-	} else if (rc > 0) {
-		/* The client is not the one that is slow. */
+	} else if (rc > 0 && !p->is_suspended) {
+		/*
+		 * The client is not the one that is slow.  libmicrohttpd goes
+		 * on with the chunks that it has read, suspended or not, and
+		 * one that is suspended twice is in none of its lists.
+		 */
 		http_conn_phase(p->conn, CONN_WORK);
 		p->is_suspended = true;
 		MHD_suspend_connection(p->mhd);

@@ -14,7 +14,8 @@ struct taking {
 	struct loop_timer timer;
 	struct request *r;
 	size_t n, n_right;
-	bool is_slow, is_refused;
+	size_t max; /* 0 = none; one more is refused */
+	bool is_slow;
 };
 
 static void on_room(struct loop_timer *t)
@@ -37,7 +38,7 @@ static int take(struct request *r, const void *data, size_t len, struct err *e)
 
 	for (size_t i = 0; i < len; i++, t->n++)
 		t->n_right += p[i] == TEST_FILE_AT(t->n);
-	if (t->is_refused && t->n > TAKE_MIDDLE) {
+	if (t->max && t->n > t->max) {
 		drop(r);
 		return err_set(e, ERR_CAPACITY, NULL, "refused in the middle");
 	}
@@ -82,7 +83,7 @@ void test_take(struct request *r)
 	t->r = r;
 	t->timer.fn = on_room;
 	t->is_slow = query_get(&r->query, "slow");
-	t->is_refused = refuse;
+	t->max = !refuse ? 0 : strcmp(refuse, "few") ? TAKE_MIDDLE : 30;
 	r->op = t;
 	r->sink = &sink;
 }

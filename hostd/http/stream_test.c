@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MIB (1u << 20)
+#define MIB    (1u << 20)
+#define CHUNKS 2000 /* of 3 bytes, in what is read at once */
 
 static unsigned char body[8 * MIB];
 
@@ -81,6 +82,41 @@ static void test_taken(void **state)
 	say(fd, "\r\n0\r\n\r\n");
 	want(read_answer(fd), "200", "{\"taken\":7,\"right\":7}");
 	want(talk("POST /take HTTP/1.1\r\n" CLOSE), "200", "\"taken\":0");
+	still_healthy();
+}
+
+/* Many chunks that came together: the first of them fills the sink, the others
+ * come all the same. */
+static const char *small_chunks(const char *query)
+{
+	static char text[512 + CHUNKS * 16];
+	int fd = dial(), n;
+
+	n = snprintf(text, sizeof(text),
+		     "POST /take%s HTTP/1.1\r\n"
+		     "Transfer-Encoding: chunked\r\n" CLOSE,
+		     query);
+	for (int i = 0; i < CHUNKS; i++)
+		n += sprintf(text + n, "3\r\n%c%c%c\r\n", body[3 * i],
+			     body[3 * i + 1], body[3 * i + 2]);
+	memcpy(text + n, "0\r\n\r\n", 5);
+	assert_true(pour(fd, (unsigned char *)text, (size_t)n + 5));
+	return read_answer(fd);
+}
+
+static void test_chunks(void **state)
+{
+	char part[64];
+
+	(void)state;
+	snprintf(part, sizeof(part), "{\"taken\":%d,\"right\":%d}", 3 * CHUNKS,
+		 3 * CHUNKS);
+	for (int i = 0; i < 8; i++) {
+		want(small_chunks("?slow=1"), "200", part);
+		/* Refused while it waits for room. */
+		want(small_chunks("?slow=1&refuse=few"), "503",
+		     "refused in the middle");
+	}
 	still_healthy();
 }
 
@@ -362,10 +398,11 @@ static void test_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_taken),	cmocka_unit_test(test_many),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_whole),
-		cmocka_unit_test(test_readers), cmocka_unit_test(test_end),
+		cmocka_unit_test(test_taken), cmocka_unit_test(test_chunks),
+		cmocka_unit_test(test_many),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_cut),   cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_whole), cmocka_unit_test(test_readers),
+		cmocka_unit_test(test_end),
 	};
 	int rc;
 
