@@ -167,13 +167,23 @@ static bool is_by_lane(const struct vm *vm)
 	       vm_lane_is_open(vm);
 }
 
-/* After it was given; never later than it times out, since init does that. */
-static int64_t adopt_after_ms(struct vm *vm)
+/* So long after it was given, but not later than it times out, since init does
+ * that. */
+static int64_t adopt_at(struct vm *vm, int64_t ms)
 {
 	const struct session_cmd *c =
 		session_cmd_find(&vm->session, vm->lane.cmd);
+
+	return vm->lane.given_ms +
+	       (c && c->timeout_ms && c->timeout_ms < ms ? c->timeout_ms : ms);
+}
+
+/* The first time is that of a run with a processor: how many there are is
+ * looked at for those that take longer. */
+void vm_lane_due(struct vm *vm, int64_t now)
+{
 	unsigned n = 0, n_cpus = vm->link->n_cpus;
-	int64_t ms = LANE_ADOPT_MS;
+	int64_t at, ms = LANE_ADOPT_MS;
 	struct list *pos, *tmp;
 
 	list_for_each_safe(pos, tmp, &vm->link->vms)
@@ -185,13 +195,7 @@ static int64_t adopt_after_ms(struct vm *vm)
 		ms = ms * n / n_cpus;
 	if (ms > LANE_ADOPT_MS_MAX)
 		ms = LANE_ADOPT_MS_MAX;
-	return c && c->timeout_ms && c->timeout_ms < ms ? c->timeout_ms : ms;
-}
-
-void vm_lane_due(struct vm *vm, int64_t now)
-{
-	int64_t at = vm->lane.given_ms + adopt_after_ms(vm);
-
+	at = adopt_at(vm, ms);
 	if (at > now)
 		vm->lane.adopt_at_ms = at;
 	else
@@ -208,7 +212,7 @@ void vm_give_run_taken(struct vm *vm, const struct lane_said *said)
 	}
 	vm->state = VM_LANE_OPEN;
 	vm->link->stats.lane_runs++;
-	vm->lane.adopt_at_ms = vm->lane.given_ms + adopt_after_ms(vm);
+	vm->lane.adopt_at_ms = adopt_at(vm, LANE_ADOPT_MS);
 	vm_bound(vm);
 	if (vm->lane.is_adopt_wanted)
 		vm_lane_adopt(vm);
