@@ -106,6 +106,16 @@ class Skip(Exception):
     pass
 
 
+def locked_packages(site, what, target):
+    """Skip when `site` is not there, or not of this Python."""
+    if not os.path.isdir(site):
+        raise Skip(f"{site} is not there: {what} could not be had "
+                   f"(make {target})")
+    if sys.version_info[:2] != (3, 11):
+        raise Skip(f"{what} are locked for Python 3.11, this is "
+                   f"{sys.version.split()[0]}")
+
+
 def takes_minutes_on_soft(what):
     """Leave a case to `make check-long` where the host interprets the guest
     kernel; the summary counts it as skipped, by name and reason."""

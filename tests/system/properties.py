@@ -18,7 +18,7 @@ import random
 import re
 import sys
 
-from hutchlib import BUILD, Skip, TOP
+from hutchlib import BUILD, TOP, locked_packages
 
 SITE = f"{BUILD}/images/schemathesis/site"
 DOCUMENT = f"{TOP}/api/openapi/lbb.yaml"
@@ -33,12 +33,8 @@ FULL = ("sandbox_capacity", "service_unavailable")
 
 def packages():
     """Import schemathesis, or skip."""
-    if not os.path.isdir(SITE):
-        raise Skip(f"{SITE} is not there: schemathesis could not be had "
-                   "(make images-schemathesis)")
-    if sys.version_info[:2] != (3, 11):
-        raise Skip("schemathesis is locked for Python 3.11, this is "
-                   f"{sys.version.split()[0]}")
+    locked_packages(SITE, "the packages of schemathesis",
+                    "images-schemathesis")
     if SITE not in sys.path:
         sys.path.insert(0, SITE)
 

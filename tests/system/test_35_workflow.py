@@ -14,8 +14,8 @@ import sqlite3
 import subprocess
 import sys
 
-from hutchlib import (BUILD, Daemon, STATE, Skip, TOP, case, equal, main, note,
-                      wait_until)
+from hutchlib import (BUILD, Daemon, STATE, TOP, case, equal, locked_packages,
+                      main, note, wait_until)
 
 SITE = f"{BUILD}/images/workflow/site"
 WORKER = f"{TOP}/examples/workflow/worker.py"
@@ -25,12 +25,8 @@ DAEMON = Daemon(STATE + "-workflow", pool_max=0)
 
 
 def packages():
-    if not os.path.isdir(SITE):
-        raise Skip(f"{SITE} is not there: the packages of examples/workflow "
-                   "could not be had (make images-workflow)")
-    if sys.version_info[:2] != (3, 11):
-        raise Skip("the packages are locked for Python 3.11, this is "
-                   f"{sys.version.split()[0]}")
+    locked_packages(SITE, "the packages of examples/workflow",
+                    "images-workflow")
 
 
 class Worker:

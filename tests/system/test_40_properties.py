@@ -129,13 +129,18 @@ def hold_to_document(cases, url, key, mend):
     return judge
 
 
+def requests_of(is_admin, n):
+    note(f"HUTCH_SEED={SEED}")
+    cases = requests(operations(admin=is_admin), n, SEED, IS_LONG)
+    assert len(cases) >= n, len(cases)
+    return cases
+
+
 @case("LBB-6, LBB-8, LBB-9, LBB-10, LBB-11: every operation of the port holds to "
       "the document, whatever it is asked")
 def port():
     world = live()
-    note(f"HUTCH_SEED={SEED}")
-    cases = requests(operations(admin=False), TO_PORT, SEED, IS_LONG)
-    assert len(cases) >= TO_PORT, len(cases)
+    cases = requests_of(False, TO_PORT)
     judge = hold_to_document(cases, f"http://{d.host}:{d.port}", world.c.key,
                              world.mend)
     good = sum(n for status, n in judge.statuses.items() if status < 300)
@@ -148,9 +153,7 @@ def port():
       "whatever it is asked")
 def admin():
     world = live()
-    note(f"HUTCH_SEED={SEED}")
-    cases = requests(operations(admin=True), TO_ADMIN, SEED, IS_LONG)
-    assert len(cases) >= TO_ADMIN, len(cases)
+    cases = requests_of(True, TO_ADMIN)
     relay = Relay(os.path.join(d.state, "admin.sock"))
     try:
         judge = hold_to_document(cases, relay.url, None, world.mend_admin)
